@@ -1,0 +1,33 @@
+"""llmload: a distributed load generator for LLM chat APIs, built on Locust.
+
+A locustfile needs one name from here:
+
+    from llmload import ChatUser
+
+    class Chat(ChatUser):
+        pass
+
+Importing this package opens no file and no socket, and does not import Locust until `ChatUser` is asked for
+(Locust patches the standard library when it is imported, which the mock server must not meet).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llmload.errors import LlmloadError, SetupError
+from llmload.records import ChatRequest, Completion
+
+if TYPE_CHECKING:
+    from llmload.swarm.users import ChatUser
+
+__version__ = "0.1.0"
+__all__ = ["ChatRequest", "ChatUser", "Completion", "LlmloadError", "SetupError", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ChatUser":
+        from llmload.swarm.users import ChatUser
+
+        return ChatUser
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,277 @@
+"""One ChatRequest in, one Completion out.
+
+Asks the protocol what to send, the wire to send it, stamps what comes, and decides the outcome. Never raises for a
+failed request: a failure is data with a kind. Only what cuts a request off from outside (a user that is stopped)
+goes on as the exception it is, after the completion was handed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from llmload.config import Settings
+from llmload.metrics.request import measure
+from llmload.protocols import ChatProtocol
+from llmload.records import ChatRequest, Completion, Outcome
+from llmload.redaction import Redactor
+from llmload.stream.sse import Event, OversizedEvent, SseReader
+from llmload.target import Target
+from llmload.timeline import Stamps, Timeline
+from llmload.wire.deadlines import Expired, Keeper, Watch
+from llmload.wire.exchange import Exchange, Wire, WireError
+
+DRAIN_S = 1.0
+"""How long to wait for the end of a response after its end marker: usage may still come, the end may never."""
+FINISHED_S = 5.0
+"""The same after a finish reason without an end marker."""
+ERROR_BODY_BYTES = 64 * 1024
+ANSWER_BODY_BYTES = 64 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request failed: one of `errors.FAILURE_KINDS`, and a message that is not yet redacted."""
+
+    kind: str
+    message: str = ""
+
+
+class Listener(Protocol):
+    """Who wants to know. Called in the request's greenlet; must not block."""
+
+    def first_token(self, request: ChatRequest, ttft_s: float) -> None:
+        """The first token has come; the answer goes on."""
+
+    def finished(self, request: ChatRequest, completion: Completion) -> None:
+        """The request has ended. Called exactly once for each request, whatever its outcome."""
+
+
+class WallClock:
+    """Wall-clock time that follows the monotonic clock: an anchor taken once, so that a stepped clock moves nothing."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - monotonic_ns()
+
+    def unix_ns(self, at_ns: int) -> int:
+        """Return the Unix time in nanoseconds of a monotonic time."""
+        return at_ns + self._offset_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all clients of a process share."""
+
+    settings: Settings
+    target: Target
+    protocol: ChatProtocol
+    redactor: Redactor
+    keeper: Keeper
+    clock: WallClock
+    worker: str
+    lag_since: Callable[[int], float | None]
+    """Worst event-loop lag in seconds since a monotonic time."""
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        """Return the headers of one request. The id lets a request be found in the server's log."""
+        headers = self.protocol.headers(self.settings.api_key)
+        if self.target.auth is not None and self.settings.api_key is None:
+            headers["Authorization"] = _basic(self.target.auth)
+        return {**headers, "X-Request-Id": request_id, **self.settings.headers}
+
+
+class Client:
+    """The client of one user: its own connections, kept for its life.
+
+    Args:
+        wire: carries the requests.
+        around: what it shares with the other clients of the process.
+    """
+
+    def __init__(self, wire: Wire, around: Surroundings) -> None:
+        self._wire = wire
+        self._around = around
+
+    def complete(self, request: ChatRequest, *, request_id: str, listener: Listener) -> Completion:
+        """Send one request and wait for its end.
+
+        Returns:
+            The completion, `ok` or `failed`; `listener.finished` has been called with it.
+
+        Raises:
+            BaseException: whatever cut the request off; the completion, `cancelled`, went to the listener.
+        """
+        attempt = _Attempt(self._wire, self._around, request, request_id, listener)
+        try:
+            failure = attempt.run()
+        except BaseException:
+            listener.finished(request, attempt.completion("cancelled"))
+            raise
+        completion = attempt.completion("failed" if failure else "ok", failure)
+        listener.finished(request, completion)
+        return completion
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+
+
+class _Attempt:
+    """The state of one request while it runs."""
+
+    def __init__(
+        self, wire: Wire, around: Surroundings, request: ChatRequest, request_id: str, listener: Listener
+    ) -> None:
+        self._wire, self._around, self._request, self._id = wire, around, request, request_id
+        self._listener = listener
+        self._now_ns = monotonic_ns()
+        self._stamps = Stamps(asked_ns=request.intended_ns or self._now_ns)
+        self._timeline = Timeline()
+        self._reader = SseReader()
+        self._exchange: Exchange | None = None
+        self._streamed = request.stream
+
+    def run(self) -> Failure | None:
+        """Return why the request failed, or None."""
+        watch = self._around.keeper.watch(self._around.settings.deadlines, self._stamps, stream=self._request.stream)
+        try:
+            with watch:
+                return self._talk(watch)
+        except Expired as expired:
+            if expired.kind == "drained":
+                return self._ending(complete=False)
+            return Failure(expired.kind, f"the deadline of {expired.kind.removeprefix('timeout_')} passed")
+        except WireError as error:
+            # what breaks after a whole answer breaks nothing that was measured
+            whole = self._timeline.reads and self._timeline.ending(complete=False) is None
+            return None if whole else Failure(error.kind, error.message)
+        except OversizedEvent as error:
+            return Failure("bad_stream", str(error))
+        except Exception as error:
+            log.exception("llmload has a bug: request %s", self._id)
+            return Failure("internal", f"{type(error).__name__}: {error}")
+        finally:
+            if self._exchange is not None:
+                self._exchange.close()
+
+    def _talk(self, watch: Watch) -> Failure | None:
+        around = self._around
+        body = around.protocol.encode(self._request)
+        self._exchange = exchange = self._wire.open(
+            "POST", around.target.url, headers=around.headers(self._id), body=body, stamps=self._stamps
+        )
+        if not 200 <= exchange.status < 300:
+            return self._refused(exchange)
+        kind = exchange.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
+        if kind == "text/event-stream" and self._request.stream:
+            return self._stream(exchange, watch)
+        self._streamed = False
+        if kind != "application/json":
+            start = _body(exchange, 200, whole=False).decode(errors="replace")
+            return Failure("bad_stream", f"unexpected content type {kind}: {start}")
+        return self._answer(exchange)
+
+    def _refused(self, exchange: Exchange) -> Failure:
+        if 300 <= exchange.status < 400:
+            return Failure("http_status", f"redirected to {exchange.headers.get('location', 'nowhere')}")
+        return Failure("http_status", self._around.protocol.read_error(_body(exchange, ERROR_BODY_BYTES, whole=False)))
+
+    def _answer(self, exchange: Exchange) -> Failure | None:
+        """Read an answer that came in one piece: latency is all that is known of its times."""
+        delta = self._around.protocol.read_answer(_body(exchange, ANSWER_BODY_BYTES, whole=True))
+        self._timeline.add(delta, arrival_ns=self._stamps.closed_ns or monotonic_ns(), read=0)
+        return self._ending(complete=True)
+
+    def _stream(self, exchange: Exchange, watch: Watch) -> Failure | None:
+        for data, arrival_ns in exchange.chunks():
+            for event in self._reader.feed(data, arrival_ns):
+                self._take(event, watch)
+        for event in self._reader.finish():
+            self._take(event, watch)
+        return self._ending(complete=True)
+
+    def _take(self, event: Event, watch: Watch) -> None:
+        timeline = self._timeline
+        delta = self._around.protocol.read_event(event.data, name=event.name)
+        first = timeline.add(delta, arrival_ns=event.arrival_ns, read=event.read, tail=event.tail)
+        if timeline.done:
+            watch.ending(event.arrival_ns, DRAIN_S)
+        elif timeline.finish_reasons:
+            watch.ending(event.arrival_ns, FINISHED_S)
+        elif timeline.reads:
+            watch.content(event.arrival_ns)
+        if first and self._stamps.origin_ns is not None:
+            self._listener.first_token(self._request, (event.arrival_ns - self._stamps.origin_ns) / 1e9)
+
+    def _ending(self, *, complete: bool) -> Failure | None:
+        kind = self._timeline.ending(complete=complete)
+        if kind is None:
+            return None
+        return Failure(kind, self._timeline.error or _EXPLAINED.get(kind, ""))
+
+    def completion(self, outcome: Outcome, failure: Failure | None = None) -> Completion:
+        """Return the record of this request."""
+        around, request, timeline, stamps = self._around, self._request, self._timeline, self._stamps
+        exchange = self._exchange
+        measured: Mapping[str, Any] = measure(
+            stamps,
+            timeline,
+            stream=self._streamed,
+            open_loop=request.intended_ns is not None,
+        )
+        return Completion(
+            id=self._id,
+            scenario=request.scenario,
+            model=request.model,
+            worker=around.worker,
+            step=request.step,
+            prompt=request.prompt,
+            started_unix_ns=around.clock.unix_ns(stamps.origin_ns or self._now_ns),
+            stream=self._streamed,
+            outcome=outcome,
+            kind=failure.kind if failure else None,
+            status=exchange.status if exchange else None,
+            message=around.redactor.clean(failure.message) if failure and failure.message else None,
+            finish_reason=timeline.finish_reason,
+            client_lag_s=around.lag_since(self._now_ns),
+            reused=stamps.reused if stamps.sent_ns else None,
+            malformed_events=timeline.malformed_events,
+            invalid_bytes=self._reader.invalid_bytes,
+            compressed=exchange.compressed if exchange else False,
+            received_bytes=exchange.received_bytes if exchange else 0,
+            stamps=self._wire.stamps_source,
+            text=timeline.text,
+            **measured,
+        )
+
+
+_EXPLAINED = {
+    "truncated": "the stream ended without a finish reason and without an end marker",
+    "empty": "the answer ended properly but holds no token",
+    "bad_stream": "no event of the stream could be understood",
+    "content_filter": "the provider's content filter ended the answer",
+}
+
+
+def _body(exchange: Exchange, limit: int, *, whole: bool) -> bytes:
+    """Return the body up to `limit` bytes; beyond it, refuse (`whole`) or cut."""
+    parts, size = [], 0
+    for data, _ in exchange.chunks():
+        parts.append(data)
+        size += len(data)
+        if size > limit:
+            if whole:
+                raise WireError("bad_stream", f"the answer is larger than {limit} bytes")
+            break
+    return b"".join(parts)[:limit]
+
+
+def _basic(auth: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(auth).encode()).decode()

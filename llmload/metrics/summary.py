@@ -1,0 +1,172 @@
+"""The summary of a run: tallies and run information in, one JSON-ready dict out.
+
+No I/O, no clock. The live end of a run and `llmload report` call the same function with the same input, so
+that they cannot differ. Everything undefined is None with n = 0, never 0. docs/record.md describes the
+schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from llmload.metrics.caveats import caveats
+from llmload.metrics.definitions import REQUEST_METRICS
+from llmload.metrics.histogram import Histogram
+from llmload.metrics.ledger import Ledger
+from llmload.metrics.tally import Tallies, Tally
+from llmload.metrics.throughput import throughput
+from llmload.metrics.verdict import client_verdict
+
+SCHEMA = "llmload.summary/1"
+
+PERCENTILES = (50, 90, 95, 99)
+
+_STREAM = ("streamed", "buffered", "token_events", "coalesced_events", "ttft_is_bound", "malformed_events",
+           "invalid_bytes", "compressed", "usage_suspect")  # fmt: skip
+
+
+def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the summary of a run.
+
+    Args:
+        tallies: of all finished completions.
+        run: what completions cannot tell, the content of `run.json`; every key is optional. Read here: `id`,
+            `started_at`, `ended_at`, `steady_from`, `stopped_at` (unix seconds), `ended_by`, `valid`,
+            `reasons`, `started` (requests started), `client`, `prompts_served` and `prompts_repeated`.
+    """
+    total = tallies.total()
+    ledger = run_ledger(total, run.get("started"))
+    metrics = summarise_metrics(total)
+    summary = {
+        "schema": SCHEMA,
+        "run": _run(run),
+        "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
+        "client": _client(run.get("client") or {}, metrics),
+        "metrics": metrics,
+        "throughput": throughput(total, run),
+        "tokens": _tokens(total),
+        "failures": summarise_failures(total),
+        "finish_reasons": _by_count(total.finish_reasons),
+        "usage_sources": _by_count(total.usage_sources),
+        "stream": {
+            **{name: total.counts[name] for name in _STREAM},
+            "tokens_per_event": _tokens_per_event(total),
+        },
+        "connections": {"new": total.counts["new_connection"], "reused": total.counts["reused"]},
+        "stamps": _by_count(total.stamps),
+        "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
+        "scenarios": {name: _scenario(tally, run) for name, tally in tallies.scenarios().items()},
+    }
+    return {**summary, "warnings": caveats(summary)}
+
+
+def run_ledger(total: Tally, started: int | None) -> Ledger:
+    """Return the ledger of a run from its tally and the last known count of started requests.
+
+    That count can be missing or older than the last completions when a run broke off: nothing ends that did
+    not start, so it is at least what ended.
+    """
+    ended = Ledger(0, total.counts["ok"], total.counts["failed"], total.counts["cancelled"])
+    ended.started = max(started or 0, ended.ended)
+    return ended
+
+
+def summarise_metrics(tally: Tally) -> dict[str, dict[str, Any]]:
+    """Return n, missing, mean, min, percentiles, max and unit of every per-request metric, in its unit.
+
+    `n` counts samples (of ITL: gaps), `missing` ok completions without one.
+    """
+    return {
+        metric.name: {
+            **_distribution(tally.histograms.get(metric.name) or Histogram(metric.ticks_per_unit)),
+            "missing": tally.missing[metric.name],
+            "unit": metric.unit,
+        }
+        for metric in REQUEST_METRICS
+    }
+
+
+def summarise_failures(tally: Tally) -> list[dict[str, Any]]:
+    """Return failures by kind, the most frequent first; `status` only of `http_status`."""
+    rows = []
+    for label, count in tally.failures.most_common():
+        kind, _, status = label.partition(" ")
+        rows.append(
+            {
+                "kind": kind,
+                "status": int(status) if status.isdecimal() else None,
+                "count": count,
+                "example": tally.examples.get(label),
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["count"], row["kind"], row["status"] or 0))
+
+
+def _distribution(histogram: Histogram) -> dict[str, Any]:
+    percentiles = histogram.percentiles(PERCENTILES)
+    return {
+        "n": histogram.n,
+        "mean": histogram.mean,
+        "min": histogram.min,
+        **{f"p{p}": value for p, value in zip(PERCENTILES, percentiles, strict=True)},
+        "max": histogram.max,
+        "clamped": histogram.clamped,
+    }
+
+
+def _run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run without `ended_at` goes on or broke off; its numbers are real, but it is not a valid run."""
+    ended = run.get("ended_at") is not None
+    reasons = list(run.get("reasons") or [])
+    return {
+        "id": run.get("id"),
+        "started_at": _utc(run.get("started_at")),
+        "ended_at": _utc(run.get("ended_at")),
+        "ended_by": run.get("ended_by") if ended else None,
+        "valid": run.get("valid") if ended else False,
+        "reasons": reasons if ended else [*reasons, "the end of the run is not recorded"],
+    }
+
+
+def _client(client: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    lag_p99_s, cpu = client.get("lag_p99_s"), client.get("cpu_percent_max")
+    if lag_p99_s is None:
+        # A run that broke off has only the worst lag during each request, which is never less than the lag
+        # itself.
+        lag_p99_s = metrics["client_lag_s"]["p99"]
+    verdict, why = client_verdict(lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"])
+    return {"verdict": verdict, "why": why, **client, "lag_p99_s": lag_p99_s, "cpu_percent_max": cpu}
+
+
+def _scenario(tally: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "ledger": {outcome: tally.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
+        "metrics": summarise_metrics(tally),
+        "throughput": throughput(tally, run),
+        "failures": summarise_failures(tally),
+    }
+
+
+def _tokens(total: Tally) -> dict[str, int]:
+    """Sums by direction and outcome, e.g. `output_tokens_cancelled`; a missing count adds nothing."""
+    return {
+        f"{direction}_tokens_{outcome}": total.counts[f"{direction}_tokens_{outcome}"]
+        for direction in ("input", "output")
+        for outcome in ("ok", "failed", "cancelled")
+    }
+
+
+def _tokens_per_event(total: Tally) -> float | None:
+    tokens = sum(total.counts[f"output_tokens_{outcome}"] for outcome in ("ok", "failed", "cancelled"))
+    events = total.counts["token_events"]
+    return tokens / events if events and tokens else None
+
+
+def _by_count(counter: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _utc(unix_s: float | None) -> str | None:
+    return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")

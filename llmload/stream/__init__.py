@@ -1,0 +1,1 @@
+"""How bytes become events. No provider knowledge, no network, no clock."""

@@ -1,0 +1,132 @@
+"""The load that one process carries in one run: its ledger, its tallies, and what it still has to report.
+
+Lives in the local process and in workers. Every request passes `start` and `finished` exactly once; both only count
+and append, nothing in them can yield, so that the ledger is right whenever someone looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gevent.event import Event
+from locust import User
+from locust.env import Environment
+from locust.exception import StopUser
+
+from llmload.metrics.ledger import Ledger
+from llmload.metrics.tally import Tallies
+from llmload.records import ChatRequest, Completion
+from llmload.swarm.lag import LagProbe
+from llmload.swarm.rows import add_rows
+
+
+class RequestFailed(Exception):
+    """What Locust is told of a failed request. Its text is the kind, so that Locust's table of errors stays short."""
+
+    def __init__(self, completion: Completion) -> None:
+        self.completion = completion
+        status = f" {completion.status}" if completion.kind == "http_status" else ""
+        super().__init__(f"{completion.kind}{status}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class UserListener:
+    """What a client tells of one user's requests, passed on to the load and to Locust's events."""
+
+    def __init__(self, load: Load, user: User) -> None:
+        self._load = load
+        self._user = user
+
+    def first_token(self, request: ChatRequest, ttft_s: float) -> None:
+        """See `client.Listener`."""
+        self._user.environment.events.llm_first_token.fire(request=request, ttft_s=ttft_s, user=self._user)
+
+    def finished(self, request: ChatRequest, completion: Completion) -> None:
+        """See `client.Listener`."""
+        self._load.finished(request, completion, self._user)
+
+
+class Load:
+    """One run's load in this process.
+
+    Args:
+        environment: where Locust's events and statistics are.
+        run_id: the run's id.
+        worker: this process's name in the record, e.g. `local` or `worker-0`.
+        lag: measures this process's event loop.
+    """
+
+    def __init__(self, environment: Environment, *, run_id: str, worker: str, lag: LagProbe) -> None:
+        self._environment = environment
+        self._run_id = run_id
+        self._lag = lag
+        self._prefix = f"{run_id.rpartition('-')[2]}-{worker}"
+        self._tallies = Tallies()
+        self._pending: list[dict[str, Any]] = []
+        self._reports = 0
+        self.worker = worker
+        self.ledger = Ledger()
+        self.stopping = Event()
+        """Set once no new request may start."""
+
+    def start(self) -> str:
+        """Count one request that starts now and return its id.
+
+        Raises:
+            StopUser: the run is stopping; nothing was counted.
+        """
+        if self.stopping.is_set():
+            raise StopUser
+        self.ledger.start()
+        return f"{self._prefix}-{self.ledger.started}"
+
+    def finished(self, request: ChatRequest, completion: Completion, user: User) -> None:
+        """Count one request that has ended, and tell Locust and whoever listens."""
+        self.ledger.end(completion.outcome)
+        self._tallies.add(completion)
+        self._pending.append(completion.to_dict())
+        events: Any = self._environment.events  # with our own hooks, see `hooks`
+        if completion.outcome == "ok":
+            add_rows(self._environment.stats, completion)
+        events.request.fire(
+            request_type="chat",
+            name=completion.scenario,
+            # a failed or cancelled request has no response time that belongs among the others
+            response_time=completion.e2e_s * 1e3 if completion.outcome == "ok" and completion.e2e_s else None,
+            response_length=completion.received_bytes,
+            exception=RequestFailed(completion) if completion.outcome == "failed" else None,
+            context={"outcome": completion.outcome, **user.context()},
+        )
+        if completion.outcome == "ok" and completion.output_tps is not None:
+            events.llm_tokens_per_second.fire(
+                scenario=completion.scenario,
+                model=completion.model,
+                output_tps=completion.output_tps,
+                output_tokens=completion.output_tokens,
+                usage_source=completion.usage_source,
+                completion=completion,
+            )
+        events.llm_completion.fire(completion=completion, request=request, user=user)
+
+    def report(self, *, repeats: Mapping[str, int], final: bool = False) -> dict[str, Any]:
+        """Return what has happened since the last report, as plain values for the way to the master.
+
+        `number` counts the reports of this process, so that a report that is lost or comes twice is seen; the ledger
+        is the whole run's so far, everything else is new since the report before.
+        """
+        tallies, self._tallies = self._tallies, Tallies()
+        pending, self._pending = self._pending, []
+        self._reports += 1
+        return {
+            "run": self._run_id,
+            "worker": self.worker,
+            "number": self._reports,
+            "final": final,
+            "ledger": self.ledger.to_wire(),
+            "tallies": tallies.to_wire(),
+            "completions": pending,
+            "client": {**self._lag.sample(), **repeats},
+        }

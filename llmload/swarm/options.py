@@ -1,0 +1,112 @@
+"""llmload's options on Locust's command line, each with an environment variable, and in its web form.
+
+Values stay text here: `config.read_settings` checks them, so that the command line, a variable and the web form are
+checked by the same lines and answer with the same words.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+GRACE_S = "30"
+"""Default of Locust's own --stop-timeout: how long answers under way may take once a run stops, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flag, default, help text, and whether the web form shows it."""
+
+    flag: str
+    metavar: str | None
+    default: str | bool | None
+    help: str
+    in_web: bool = True
+    repeats: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        return f"LLMLOAD_{self.name.upper()}"
+
+
+OPTIONS = (
+    Option("--model", "NAME", None, "Model to ask for, as the server knows it"),
+    Option("--max-tokens", "N", "128", "Longest answer to ask for, in tokens; 0 leaves the field out"),
+    Option("--max-tokens-field", "FIELD", "max_tokens", "Name of that field: max_tokens or max_completion_tokens"),
+    Option("--temperature", "T", None, "Sampling temperature; left out when not given"),
+    Option("--extra-body", "JSON", None, "JSON object merged into every request body, last"),
+    Option(
+        "--header",
+        "'NAME: VALUE'",
+        None,
+        "Header to send with every request; repeatable. Values are kept out of every output",
+        in_web=False,
+        repeats=True,
+    ),
+    Option(
+        "--stream",
+        None,
+        True,
+        "Stream the answers (--no-stream: wait for the whole answer; no TTFT, ITL, TPOT)",
+    ),
+    Option("--usage", None, True, "Ask the server for token counts in the stream (stream_options.include_usage)"),
+    Option(
+        "--prompts",
+        "FILE",
+        None,
+        "Prompts: a text file, one a line, or JSONL; default: a shipped, varied set",
+    ),
+    Option(
+        "--unique-prompts",
+        None,
+        False,
+        "Begin every prompt with a nonce, so that no prefix cache can serve it",
+    ),
+    Option("--seed", "N", "1", "Seed of the order of the prompts"),
+    Option("--think-time", "S", "0", "Pause of a user between requests, seconds: 2, 1-3 or exp:2"),
+    Option(
+        "--timeout-connect",
+        "DURATION",
+        "10s",
+        "Deadline from the start until the request is on its way; 0: none",
+    ),
+    Option("--timeout-first-token", "DURATION", "120s", "Deadline for the first token; 0: none"),
+    Option("--timeout-idle", "DURATION", "60s", "Deadline between two events with content; 0: none"),
+    Option("--timeout-total", "DURATION", "600s", "Deadline for the whole answer; 0: none"),
+    Option("--run-dir", "DIR", "runs", "Folder in which each run gets a directory of its own", in_web=False),
+    Option(
+        "--probe",
+        None,
+        True,
+        "Send one small request before the load and stop on what is wrong",
+        in_web=False,
+    ),
+    Option("--abort-after", "N", "100", "Stop when the first N requests have all failed; 0: never"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
+    """Add the option group to Locust's parser. Listener of `init_command_line_parser`."""
+    group = parser.add_argument_group("llmload options", "The API key comes from LLMLOAD_API_KEY or OPENAI_API_KEY.")
+    for option in OPTIONS:
+        kind: dict[str, Any]
+        if isinstance(option.default, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        elif option.repeats:
+            kind = {"action": "append", "metavar": option.metavar}
+        else:
+            kind = {"metavar": option.metavar}
+        action: Any = group.add_argument(
+            option.flag, default=option.default, help=option.help, env_var=option.variable, **kind
+        )
+        # Locust shows what carries these marks in its web form; its own add_argument sets them only outside a group
+        action.include_in_web_ui = option.in_web
+        action.is_secret = False
+        action.is_required = option.name == "model"
+        action.is_multiple = False
+    parser.set_defaults(stop_timeout=GRACE_S)

@@ -1,0 +1,162 @@
+"""What a run will send and where to: options, user classes and prompts, read and checked together.
+
+Read again at the start of each run, because the web form may have changed an option.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from locust import User
+
+from llmload.client import Surroundings, WallClock
+from llmload.config import Settings, read_settings
+from llmload.errors import SetupError
+from llmload.pacing.think import ThinkTime, parse_think_time
+from llmload.protocols.openai_chat import OpenAIChat
+from llmload.records import ChatRequest
+from llmload.swarm.lag import LagProbe
+from llmload.target import Target
+from llmload.wire.deadlines import Keeper
+from llmload.workload.prompts import Prompt, fingerprint, load_prompts
+from llmload.workload.source import PromptSource
+
+UserClass = type[User]
+
+
+class PromptShelf:
+    """Prompt files of this process, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str | None, Sequence[Prompt]] = {}
+
+    def get(self, path: str | None) -> Sequence[Prompt]:
+        """Return the prompts of a file, of the shipped set for None.
+
+        Raises:
+            SetupError: the file is missing, empty or broken.
+        """
+        if path not in self._read:
+            self._read[path] = load_prompts(path)
+        return self._read[path]
+
+
+class Plan:
+    """One run's settings, targets and prompt sources.
+
+    Args:
+        options: option values by name.
+        environ: environment variables; the key is taken from here.
+        classes: the `ChatUser` classes that will run.
+        shelf: where prompts are read from.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        environ: Mapping[str, str],
+        classes: Sequence[UserClass],
+        shelf: PromptShelf,
+    ) -> None:
+        models = [getattr(cls, "model", None) for cls in classes]
+        fallback = models[0] if models and all(models) else None
+        self.settings: Settings = read_settings({**options, "model": options.get("model") or fallback}, environ)
+        self.protocol = OpenAIChat(ask_usage=self.settings.ask_usage, max_tokens_field=self.settings.max_tokens_field)
+        self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
+        host = options.get("host")
+        self.targets: dict[UserClass, Target] = {
+            cls: Target.parse(host or cls.host, path=self.protocol.path) for cls in classes
+        }
+        if not classes:
+            raise SetupError("the locustfile has no ChatUser class", "derive one: class Chat(ChatUser): pass")
+        self._prompts = {path: shelf.get(path) for path in {self._path(cls) for cls in classes}}
+        self._sources: dict[str | None, PromptSource] = {}
+        self._random = random.Random(self.settings.seed)
+
+    @property
+    def target(self) -> Target:
+        """The target of the first class."""
+        return next(iter(self.targets.values()))
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """A hash of each prompt file's content, by its name; workers must have the same."""
+        return {path or "builtin": fingerprint(prompts) for path, prompts in self._prompts.items()}
+
+    def deal(self, *, worker_index: int, worker_count: int, run_id: str) -> None:
+        """Take this process's share of the prompts."""
+        self._sources = {
+            path: PromptSource(
+                prompts,
+                seed=self.settings.seed,
+                worker_index=worker_index,
+                worker_count=worker_count,
+                unique=self.settings.unique_prompts,
+                salt=run_id,
+            )
+            for path, prompts in self._prompts.items()
+        }
+        self._random = random.Random(f"{self.settings.seed}/{worker_index}")
+
+    @property
+    def served(self) -> dict[str, int]:
+        """Prompts given out by this process, and how many of them were repetitions."""
+        sources = self._sources.values()
+        return {
+            "served": sum(source.served for source in sources),
+            "repeats": sum(source.repeats for source in sources),
+        }
+
+    def think_time_s(self) -> float:
+        """Return the next pause of a user, seconds."""
+        return self.think_time.sample(self._random)
+
+    def around(self, cls: UserClass, *, worker: str, keeper: Keeper, clock: WallClock, lag: LagProbe) -> Surroundings:
+        """Return what the clients of a class share."""
+        target = self.targets[cls]
+        return Surroundings(
+            settings=self.settings,
+            target=target,
+            protocol=self.protocol,
+            redactor=self.settings.redactor(target),
+            keeper=keeper,
+            clock=clock,
+            worker=worker,
+            lag_since=lag.worst_since,
+        )
+
+    def request(
+        self,
+        cls: Any,
+        *,
+        prompt: str | None,
+        messages: Sequence[Mapping[str, Any]] | None,
+        overrides: Mapping[str, Any],
+    ) -> ChatRequest:
+        """Return a request: what this call says, else what the class says, else what the options say."""
+        name = None
+        if messages is None and prompt is not None:
+            messages = ({"role": "user", "content": prompt},)
+        if messages is None:
+            dealt = self._sources[self._path(cls)].next()
+            messages, name = dealt.messages, dealt.id
+
+        def chosen(field: str) -> Any:
+            layers = (overrides[field], getattr(cls, field), getattr(self.settings, field))
+            return next((value for value in layers if value is not None), None)
+
+        return ChatRequest(
+            messages=messages,
+            model=chosen("model"),
+            max_tokens=chosen("max_tokens"),
+            temperature=chosen("temperature"),
+            stream=chosen("stream"),
+            extra_body=chosen("extra_body"),
+            scenario=overrides["scenario"] or cls.scenario or cls.__name__,
+            prompt=name,
+        )
+
+    def _path(self, cls: UserClass) -> str | None:
+        return getattr(cls, "prompts", None) or self.settings.prompts

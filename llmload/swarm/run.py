@@ -1,0 +1,183 @@
+"""One run, as the process knows it that collects it: the local one or the master.
+
+Takes the reports of the processes that carry the load, keeps the record, and freezes one summary, from which every
+output is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmload.metrics.histogram import Histogram
+from llmload.metrics.ledger import Ledger
+from llmload.metrics.summary import summarise
+from llmload.metrics.tally import Tallies
+from llmload.sinks.record import RunRecord
+
+log = logging.getLogger("llmload")
+
+
+@dataclass(slots=True)
+class Member:
+    """One process that carries load, as its reports show it."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    reports: int = 0
+    final: bool = False
+    lost: str | None = None
+    """Why it is gone although it should not be."""
+    left_at: float | None = None
+    cpu_percent_max: float | None = None
+    rss_bytes_max: int = 0
+    served: int = 0
+    repeats: int = 0
+    clock_offset_s: float | None = None
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "ledger": {**self.ledger.to_wire(), "in_flight": self.ledger.in_flight},
+            "lost": self.lost,
+            "cpu_percent_max": self.cpu_percent_max,
+            "rss_bytes_max": self.rss_bytes_max,
+            "clock_offset_s": self.clock_offset_s,
+        }
+
+
+class Run:
+    """Collects one run.
+
+    Args:
+        record: the run's directory, already made.
+        about: what `run.json` says of the run from its start on: id, settings, versions, command line, hosts.
+        abort_after: failures without a single success after which the run is not worth going on; 0 is never.
+    """
+
+    def __init__(self, record: RunRecord, *, about: Mapping[str, Any], abort_after: int = 0) -> None:
+        self.record = record
+        self.members: dict[str, Member] = {}
+        self.tallies = Tallies()
+        self.summary: dict[str, Any] | None = None
+        self._abort_after = abort_after
+        self._lags = Histogram(1_000_000)
+        self._problems: list[str] = []
+        self._about = {**about, "started_at": time.time()}
+        self._steady_from: float | None = None
+        self._stopped_at: float | None = None
+        self._ended_by: str | None = None
+        self.save()
+
+    @property
+    def id(self) -> str:
+        return str(self._about["id"])
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger over all members, as of their last reports."""
+        total = Ledger()
+        for member in self.members.values():
+            total.merge(member.ledger)
+        return total
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the first requests have all failed, so many that the rest will."""
+        ledger = self.ledger
+        return bool(self._abort_after) and ledger.ok == 0 and ledger.failed >= self._abort_after
+
+    def steady(self) -> None:
+        """All users are there."""
+        if self._steady_from is None:
+            self._steady_from = time.time()
+
+    def stopping(self, ended_by: str) -> None:
+        """No new request starts from now on; the first reason counts."""
+        if self._stopped_at is None:
+            self._stopped_at, self._ended_by = time.time(), ended_by
+
+    def problem(self, what: str) -> None:
+        """Note what makes this run not valid, once."""
+        if what not in self._problems:
+            self._problems.append(what)
+            log.error("This run is not valid: %s", what)
+
+    def absorb(self, report: Mapping[str, Any]) -> None:
+        """Take one report of `Load.report`; one that was seen before is dropped, one that is missing is a problem."""
+        if report.get("run") != self.id or self.summary is not None:
+            return
+        member = self.members.setdefault(report["worker"], Member())
+        if report["number"] <= member.reports:
+            return
+        if report["number"] != member.reports + 1:
+            self.problem(f"{report['number'] - member.reports - 1} reports of {report['worker']} were lost")
+        member.reports = report["number"]
+        member.final = member.final or report["final"]
+        member.ledger = Ledger.from_wire(report["ledger"])
+        client = report["client"]
+        if client["cpu_percent"] is not None:
+            member.cpu_percent_max = max(member.cpu_percent_max or 0.0, client["cpu_percent"])
+        member.rss_bytes_max = max(member.rss_bytes_max, client["rss_bytes"])
+        member.served, member.repeats = client["served"], client["repeats"]
+        self._lags.record_many(client["lags_us"])
+        self.tallies.merge(Tallies.from_wire(report["tallies"]))
+        self.record.write(report["completions"])
+
+    def save(self) -> None:
+        """Write run.json as it stands now."""
+        self.record.write_run(self.about())
+
+    def about(self) -> dict[str, Any]:
+        """Return the content of run.json."""
+        served = sum(member.served for member in self.members.values())
+        repeats = sum(member.repeats for member in self.members.values())
+        return {
+            **self._about,
+            "steady_from": self._steady_from,
+            "stopped_at": self._stopped_at,
+            "started": self.ledger.started,
+            "prompts_served": served,
+            "prompts_repeated": repeats,
+            "workers": {name: member.shown() for name, member in sorted(self.members.items())},
+            "client": {
+                "lag_p99_s": self._lags.percentile(99),
+                "lag_max_s": self._lags.max,
+                "cpu_percent_max": max(
+                    (one.cpu_percent_max for one in self.members.values() if one.cpu_percent_max is not None),
+                    default=None,
+                ),
+            },
+            "record_lost": self.record.lost,
+        }
+
+    def freeze(self) -> dict[str, Any]:
+        """End the run and return its summary; every output is made from this one. A second call returns it again."""
+        if self.summary is None:
+            self.record.flush()
+            reasons = [*self._problems, *self._findings()]
+            self._about.update(
+                ended_at=time.time(), ended_by=self._ended_by or "unknown", valid=not reasons, reasons=reasons
+            )
+            about = self.about()
+            self.summary = summarise(self.tallies, about)
+            self.record.write_run(about)
+            self.record.write_summary(self.summary)
+            self.record.close()
+        return self.summary
+
+    def _findings(self) -> list[str]:
+        ledger, findings = self.ledger, []
+        for name, member in sorted(self.members.items()):
+            if member.lost:
+                findings.append(f"{name} was lost: {member.lost}")
+        if ledger.started == 0:
+            findings.append("nothing was sent")
+        elif ledger.ok == 0:
+            findings.append(f"not one of {ledger.started} requests was answered well")
+        if internal := self.tallies.total().failures["internal"]:
+            findings.append(f"{internal} requests met a bug of llmload")
+        if self.record.lost:
+            findings.append(f"{self.record.lost} completions are missing from the record ({self.record.error})")
+        return findings

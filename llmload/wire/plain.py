@@ -1,0 +1,143 @@
+"""The plain wire: httpx's own transport, with stamps where httpx lets one look.
+
+The start is stamped by httpcore's trace hook right before the request's first byte is handed to the socket, with
+nothing in between that can yield; arrivals are stamped when a read comes back, before its bytes are parsed as
+events (httpcore's HTTP parser has run by then, a few tens of microseconds).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from time import monotonic_ns
+from typing import Any
+
+import httpx
+
+from llmload.timeline import Stamps
+from llmload.wire.exchange import WireError
+from llmload.wire.tls import shared_context
+
+
+class PlainWire:
+    """One httpx client: its own connections, the process's TLS context, proxies from the environment."""
+
+    stamps_source = "read"
+
+    def __init__(self) -> None:
+        self._client = httpx.Client(
+            verify=shared_context(),
+            timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None),
+            headers={"Accept-Encoding": "identity"},
+        )
+
+    def open(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
+    ) -> PlainExchange:
+        """See `Wire.open`."""
+        phases = _Phases(stamps)
+        try:
+            request = self._client.build_request(
+                method, url, headers=dict(headers), content=body, extensions={"trace": phases}
+            )
+            phases.called_ns = monotonic_ns()
+            response = self._client.send(request, stream=True, follow_redirects=False)
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
+            raise _wire_error(error, head=False) from error
+        return PlainExchange(response, stamps)
+
+    def close(self) -> None:
+        """See `Wire.close`."""
+        self._client.close()
+
+
+class PlainExchange:
+    """A response of httpx, read below its text and line layers."""
+
+    def __init__(self, response: httpx.Response, stamps: Stamps) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.compressed = response.headers.get("content-encoding", "identity").lower() not in ("", "identity")
+        self.received_bytes = 0
+        self._response = response
+        self._stamps = stamps
+
+    def chunks(self) -> Iterator[tuple[bytes, int]]:
+        """See `Exchange.chunks`."""
+        # a server that compresses although it was asked not to still has to be understood
+        source = self._response.iter_bytes() if self.compressed else iter(self._response.stream)  # type: ignore[arg-type]
+        try:
+            for data in source:
+                now_ns = monotonic_ns()
+                if not self.received_bytes:
+                    self._stamps.first_byte_ns = now_ns
+                self.received_bytes += len(data)
+                if data:
+                    yield data, now_ns
+        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
+            raise _wire_error(error, head=True) from error
+        self._stamps.closed_ns = monotonic_ns()
+
+    def close(self) -> None:
+        """See `Exchange.close`."""
+        if self._stamps.closed_ns is None:
+            self._stamps.closed_ns = monotonic_ns()
+        self._response.close()
+
+
+class _Phases:
+    """httpcore's trace hook: called with a name such as `connection.connect_tcp.started`."""
+
+    def __init__(self, stamps: Stamps) -> None:
+        self._stamps = stamps
+        self._began_ns = 0
+        self.called_ns = 0
+        stamps.reused = True
+
+    def __call__(self, name: str, _: Mapping[str, Any]) -> None:
+        stamps = self._stamps
+        if name.endswith("send_request_headers.started"):
+            stamps.sent_ns = monotonic_ns()
+            if stamps.pool_wait_ns is None:
+                stamps.pool_wait_ns = stamps.sent_ns - self.called_ns
+        elif name.endswith("receive_response_headers.complete"):
+            stamps.headers_ns = monotonic_ns()
+        elif name.endswith((".connect_tcp.started", ".connect_unix_socket.started")):
+            self._began_ns = monotonic_ns()
+            stamps.reused = False
+            stamps.pool_wait_ns = self._began_ns - self.called_ns
+        elif name.endswith((".connect_tcp.complete", ".connect_unix_socket.complete")):
+            stamps.connect_ns = monotonic_ns() - self._began_ns
+        elif name.endswith(".start_tls.started"):
+            self._began_ns = monotonic_ns()
+        elif name.endswith(".start_tls.complete"):
+            stamps.tls_ns = monotonic_ns() - self._began_ns
+
+
+def _wire_error(error: BaseException, *, head: bool) -> WireError:
+    """Return the failure kind of what httpx raised; `head` says whether the response had begun."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx.PoolTimeout):
+        return WireError("pool_timeout", text)
+    if isinstance(error, httpx.TimeoutException):
+        return WireError("timeout_connect" if not head else "timeout_idle", text)
+    if any(isinstance(one, ssl.SSLError) for one in causes):
+        return WireError("tls" if not head else "truncated", text)
+    if any(isinstance(one, socket.gaierror) for one in causes):
+        return WireError("dns", f"the name cannot be resolved ({text})")
+    if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
+        return WireError("connect", text)
+    if isinstance(error, (httpx.ReadError, httpx.WriteError, OSError)):
+        return WireError("truncated", f"the connection broke ({text})")
+    if isinstance(error, httpx.RemoteProtocolError):
+        # h11 has one exception for "gone" and for "not HTTP"; its text tells them apart
+        gone = "disconnected" in text or "closed connection" in text
+        return WireError("truncated" if gone else "protocol", text)
+    return WireError("protocol", text)
