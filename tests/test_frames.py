@@ -118,7 +118,7 @@ def test_a_frame_of_too_many_lines_is_given_up() -> None:
     assert feed_all([b":\n" * 5000 + fits]) == fits
     assert feed_all([fits * 3]) == fits * 3
     for reads in ([b"data:\n" + fits], single_bytes(b"data:\n" + fits), [b"data:\n" * (MAX_LINES + 1)]):
-        with pytest.raises(OversizedEvent, match="more than 1024 lines"):
+        with pytest.raises(OversizedEvent, match="more than 256 lines"):
             feed_all(reads)
 
 

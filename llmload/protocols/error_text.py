@@ -20,7 +20,7 @@ _MAX_DEPTH = 4
 _MAX_BYTES = 1024 * 1024
 # Records end up in XML, line protocol and terminals; none of them takes control characters or lone surrogates.
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_TITLE = re.compile("<title[^>]*>([^<]*)", re.IGNORECASE)
+_TITLE = re.compile("<title[^<>]*>([^<]*)", re.IGNORECASE)
 _TAG = re.compile("<[^<>]*>")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 
-MAX_LINES = 1024
+MAX_LINES = 256
 """Lines one frame may have once its comments are out; a chat event has one or two. sseclient-py copies a
 frame for every line of it, so without a limit its work would grow with the square of the frame."""
 

@@ -55,10 +55,12 @@ class Ending:
         """Return why the run is being stopped now."""
         if self._signal is not None:
             return signal.Signals(self._signal).name
-        options = self._session.options
-        if options.get("run_time") and self._session.web_ui is None:
+        session, options = self._session, self._session.options
+        if session.is_master and session.runner.worker_count == 0:
+            return "the last worker left"
+        if options.get("run_time") and session.web_ui is None:
             return "run time"
-        return "stop" if self._session.web_ui is not None else "quit"
+        return "stop" if session.web_ui is not None else "quit"
 
     def _on_signal(self, number: int) -> None:
         """Stop at the first signal, cut the grace period short at the next.
@@ -68,10 +70,18 @@ class Ending:
         """
         session = self._session
         first, self._signal = self._signal is None, self._signal or number
-        if first and (session.ended.is_set() or session.run is None or not session.stopping):
-            get_hub().loop.run_callback(self._main.throw, KeyboardInterrupt)
+        if first and session.is_worker:
+            # the master may have met the same Ctrl-C and be faster: then this worker is stopping already
+            if session.stopping:
+                session.ended.wait()
+            self._interrupt_main()
+        elif first and not session.stopping:
+            self._interrupt_main()
         else:
             session.cut_short()
+
+    def _interrupt_main(self) -> None:
+        get_hub().loop.run_callback(self._main.throw, KeyboardInterrupt)
 
     def _on_quitting(self, **_: Any) -> None:
         session = self._session
@@ -79,11 +89,10 @@ class Ending:
             # Locust runs its SIGTERM shutdown in a greenlet of its own, beside the main one: make it the same path
             self._on_signal(signal.SIGTERM)
             Event().wait()
-        if not session.ended.is_set():
-            if session.stopping:
-                session.ended.wait()
-            else:
-                session.runner.quit()
+        if session.stopping:
+            session.ended.wait()
+        elif not session.ended.is_set():
+            session.runner.quit()
         self._set_exit_code()
 
     def _set_exit_code(self) -> None:

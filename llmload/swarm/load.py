@@ -61,7 +61,7 @@ class Load:
 
     def __init__(self, environment: Environment, *, run_id: str, worker: str, lag: LagProbe) -> None:
         self._environment = environment
-        self._run_id = run_id
+        self.run_id = run_id
         self._lag = lag
         self._prefix = f"{run_id.rpartition('-')[2]}-{worker}"
         self._tallies = Tallies()
@@ -121,7 +121,7 @@ class Load:
         pending, self._pending = self._pending, []
         self._reports += 1
         return {
-            "run": self._run_id,
+            "run": self.run_id,
             "worker": self.worker,
             "number": self._reports,
             "final": final,

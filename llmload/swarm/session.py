@@ -109,13 +109,13 @@ class Session:
         events.test_stopping.add_listener(self._on_test_stopping)
         events.test_stop.add_listener(self._on_test_stop)
         events.spawning_complete.add_listener(self._on_spawning_complete)
+        self.ending.install()
         if self.is_worker:
             self.workers = WorkerSide(self)
             shared_context()
             return
         if self.is_master:
             self.workers = Workers(self)
-        self.ending.install()
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
         starts_itself = self.web_ui is None or self.options.get("autostart")
@@ -264,7 +264,10 @@ class Session:
             self.run.record.flush()
             if ticks % SAVE_TICKS == 0:
                 self.run.save()
-            if isinstance(self.workers, Workers) and self.workers.check():
+            all_gone = isinstance(self.workers, Workers) and self.workers.check()
+            if self.stopping:
+                continue
+            if all_gone:
                 self.stop("the last worker was lost")
             elif self.run.hopeless:
                 failed = self.run.ledger.failed

@@ -2,7 +2,7 @@
 
 Records and histograms travel inside Locust's periodic report (`report_to_master`, `worker_report`). The messages here:
 
-    llmload_stop     master → worker   stop, finish or cancel what is under way, send the final report
+    llmload_stop     master → worker   {"run": id}: stop, finish or cancel what is under way, send the final report
     llmload_cut      master → worker   cut the grace period short
     llmload_clock    both ways         {"t0": master's unix ns, "worker_ns": worker's unix ns}: the clock offset
     llmload_problem  worker → master   {"what": text}: this worker cannot run
@@ -90,7 +90,9 @@ class Workers:
         run = self._session.run
         if run is None:
             return
-        self._to_members("llmload_stop")
+        if not self._names:
+            return
+        self._to_members("llmload_stop", {"run": run.id})
         give_up_at = time.monotonic() + self._session.environment.stop_timeout + FINAL_MARGIN_S
         while time.monotonic() < give_up_at:
             self.check()
@@ -103,12 +105,12 @@ class Workers:
 
     def cut_short(self) -> None:
         """Tell the workers to cancel what is under way now."""
-        self._to_members("llmload_cut")
+        self._to_members("llmload_cut", {})
 
-    def _to_members(self, message: str) -> None:
+    def _to_members(self, message: str, data: dict[str, Any]) -> None:
         for client_id in self._names:
             if self._gone(client_id) is None:
-                self._runner.send_message(message, {}, client_id=client_id)
+                self._runner.send_message(message, data, client_id=client_id)
 
     def _on_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         report = data.pop("llmload", None)
@@ -179,7 +181,10 @@ class WorkerSide:
             data["llmload"] = session.load.report(repeats=session.plan.served, final=self._final)
 
     def _on_stop(self, environment: Any, msg: Any, **_: Any) -> None:
-        self._runner.stop()
+        load = self._session.load
+        # a worker that met the same Ctrl-C, or Locust's own stop message, is stopping already
+        if load is not None and load.run_id == msg.data["run"] and not load.stopping.is_set():
+            self._runner.stop()
 
     def _on_cut(self, environment: Any, msg: Any, **_: Any) -> None:
         self._session.cut_short()
