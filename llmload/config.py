@@ -51,7 +51,8 @@ class Settings:
     ask_usage: bool = True
     max_tokens_field: str = "max_tokens"
     prompts: str | None = None
-    unique_prompts: bool = False
+    unique_prompts: bool | None = None
+    """None: prompts of the shipped set get a nonce when they come a second time, those of a file never."""
     seed: int = 1
     think_time: str = "0"
     deadlines: Deadlines = Deadlines()
@@ -119,7 +120,7 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
         ask_usage=_switch(options, "usage", default=True),
         max_tokens_field=_choice(options, "max_tokens_field", ("max_tokens", "max_completion_tokens")),
         prompts=_text(options, "prompts"),
-        unique_prompts=_switch(options, "unique_prompts", default=False),
+        unique_prompts=None if _text(options, "unique_prompts") is None else _switch(options, "unique_prompts", default=False),
         seed=_integer(options, "seed", low=0, high=2**63) or 0,
         think_time=_text(options, "think_time") or "0",
         deadlines=Deadlines(

@@ -318,7 +318,7 @@ def test_no_prompts_is_a_set_up_error() -> None:
 
 def test_unique_prompts_differ_from_the_first_word_on() -> None:
     """DAT-01: 4 workers, 10 prompts, 1,000 requests: as many first words; the text behind stays."""
-    sources = [PromptSource(numbered(10), seed=1, worker_index=i, worker_count=4, unique=True) for i in range(4)]
+    sources = [PromptSource(numbered(10), seed=1, worker_index=i, worker_count=4, unique="always") for i in range(4)]
     texts = [text_of(source.next()) for _ in range(250) for source in sources]
     words = [text.split(" ", 1) for text in texts]
     assert len({head for head, _ in words}) == 1000
@@ -332,7 +332,7 @@ def test_nonce_is_reproducible_and_salted() -> None:
     """The nonce is fixed by seed, worker and counter; another salt (run) or seed gives another hash."""
 
     def head(seed: int, salt: str, worker: int = 2) -> str:
-        source = PromptSource(numbered(1), seed=seed, worker_index=worker, worker_count=3, unique=True, salt=salt)
+        source = PromptSource(numbered(1), seed=seed, worker_index=worker, worker_count=3, unique="always", salt=salt)
         return text_of(source.next())
 
     assert head(1, "") == "zt4cf7zo-2-1: question 0"
@@ -347,7 +347,7 @@ def test_nonce_opens_the_first_user_message() -> None:
 
     def sent(*messages: Mapping[str, object]) -> list[object]:
         before = json.dumps(messages)
-        source = PromptSource([Prompt("p:1", messages)], seed=1, unique=True)
+        source = PromptSource([Prompt("p:1", messages)], seed=1, unique="always")
         prompt = source.next()
         assert prompt.id == "p:1"
         assert json.dumps(messages) == before
@@ -363,3 +363,15 @@ def test_nonce_opens_the_first_user_message() -> None:
         {"role": "user", "content": [{"type": "text", "text": "#"}, image]}
     ]
     assert sent(answer) == [{"role": "assistant", "content": "#yes"}]
+
+
+def test_shipped_prompts_get_a_nonce_only_when_they_come_again() -> None:
+    """DAT-01: the first lap has the prompts as they are, the second none that a prefix cache could know."""
+    prompts = [Prompt(f"p{n}", ({"role": "user", "content": f"text {n}"},)) for n in range(3)]
+    source = PromptSource(prompts, seed=1, unique="repeats")
+    first = [source.next().messages[0]["content"] for _ in range(3)]
+    second = [source.next().messages[0]["content"] for _ in range(3)]
+    assert sorted(first) == ["text 0", "text 1", "text 2"]
+    assert all(text.split(": ")[1] in first and text not in first for text in second)
+    assert len({text.split("-")[0] for text in second}) == 3
+    assert source.repeats == 0

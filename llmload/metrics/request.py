@@ -99,7 +99,9 @@ def _tokens(timeline: Timeline, stream: bool, estimate: Estimate) -> dict[str, A
     """
     usage = timeline.usage or Usage()
     received, counted = bool(timeline.reads), usage.output_tokens
-    suspect = counted is not None and received != (counted > 0)
+    # an end of text at once counts as one token, and reasoning may be counted but never streamed
+    unseen = (counted or 0) - (usage.reasoning_tokens or 0)
+    suspect = counted == 0 if received else unseen > 1
     source: str | None = "server"
     if received and not counted:
         counted, source = estimate(timeline.generated, timeline.token_events if stream else 0), "estimate"

@@ -24,6 +24,7 @@ class Option:
     help: str
     in_web: bool = True
     repeats: bool = False
+    switch: bool = False
 
     @property
     def name(self) -> str:
@@ -95,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
     group = parser.add_argument_group("llmload options", "The API key comes from LLMLOAD_API_KEY or OPENAI_API_KEY.")
     for option in OPTIONS:
         kind: dict[str, Any]
-        if isinstance(option.default, bool):
+        if option.switch or isinstance(option.default, bool):
             kind = {"action": argparse.BooleanOptionalAction}
         elif option.repeats:
             kind = {"action": "append", "metavar": option.metavar}

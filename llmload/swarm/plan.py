@@ -21,7 +21,7 @@ from llmload.swarm.lag import LagProbe
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
-from llmload.workload.source import PromptSource
+from llmload.workload.source import PromptSource, Unique
 
 UserClass = type[User]
 
@@ -93,12 +93,17 @@ class Plan:
                 seed=self.settings.seed,
                 worker_index=worker_index,
                 worker_count=worker_count,
-                unique=self.settings.unique_prompts,
+                unique=self._unique(path),
                 salt=run_id,
             )
             for path, prompts in self._prompts.items()
         }
         self._random = random.Random(f"{self.settings.seed}/{worker_index}")
+
+    def _unique(self, path: str | None) -> Unique:
+        if self.settings.unique_prompts is None:
+            return "repeats" if path is None else "never"
+        return "always" if self.settings.unique_prompts else "never"
 
     @property
     def served(self) -> dict[str, int]:

@@ -9,10 +9,13 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from llmload.errors import SetupError
 from llmload.workload.prompts import Messages, Prompt
+
+
+Unique = Literal["always", "repeats", "never"]
 
 
 class PromptSource:
@@ -26,7 +29,7 @@ class PromptSource:
     and each still has something to send. So does a worker whose index is beyond the count. A negative index
     (Locust's "not known yet") counts as 0. Where the count is unknown or may change, pass 1.
 
-    With `unique`, the text of each prompt's first user message begins with a nonce such as
+    With `unique` set to `always`, and from the second lap on to `repeats`, the text of each prompt's first user message begins with a nonce such as
     `k3f9m2x7-0-17: `, so that no two requests of a run share a prefix and a server's prefix cache has
     nothing to reuse. It opens with the hash, not with a bracket, because a bracket would be a shared first
     token. A system message before it stays as it is, and stays shared. The nonce comes from the seed, the
@@ -50,7 +53,7 @@ class PromptSource:
         seed: int,
         worker_index: int = 0,
         worker_count: int = 1,
-        unique: bool = False,
+        unique: Unique = "never",
         salt: str = "",
     ) -> None:
         if not prompts:
@@ -75,8 +78,10 @@ class PromptSource:
 
         The sum over all workers, divided by the sum of `served`, is the share of a run's requests whose
         prompt had been sent before. Two workers and three prompts (shares of 2 and 1), each serving 2:
-        repeats 0 and 1.
+        repeats 0 and 1. A prompt with a nonce is no repetition.
         """
+        if self._unique != "never":
+            return 0
         share = 0 if self._shares else len(range(self._worker, len(self._prompts), self._count))
         return max(0, self.served - share)
 
@@ -89,7 +94,12 @@ class PromptSource:
         prompt = self._prompts[self._slice[self._at]]
         self._at += 1
         self.served += 1
-        return self._with_nonce(prompt) if self._unique else prompt
+        return self._with_nonce(prompt) if self._wants_nonce() else prompt
+
+    def _wants_nonce(self) -> bool:
+        if self._unique == "repeats":
+            return self.laps > 0 or self._shares
+        return self._unique == "always"
 
     def _slice_of(self, lap: int) -> list[int]:
         order = list(range(len(self._prompts)))

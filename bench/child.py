@@ -1,0 +1,135 @@
+"""A child process of the bench: users of one client against the mock, or the cost of making clients.
+
+    python -m bench.child ARM JSON      ARM: baseline, llmload or cost
+
+Prints one line of JSON. Everything runs under gevent's monkey patching, as it does in Locust.
+"""
+
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import json  # noqa: E402
+import statistics  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
+from itertools import count  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+import httpx  # noqa: E402
+
+from bench import baseline  # noqa: E402
+from llmload.client import Client, Surroundings, WallClock  # noqa: E402
+from llmload.config import Settings  # noqa: E402
+from llmload.protocols.openai_chat import OpenAIChat  # noqa: E402
+from llmload.records import ChatRequest, Completion  # noqa: E402
+from llmload.target import Target  # noqa: E402
+from llmload.wire.deadlines import Keeper  # noqa: E402
+from llmload.wire.plain import PlainWire  # noqa: E402
+from llmload.wire.tls import shared_context  # noqa: E402
+
+ASK = ChatRequest(messages=baseline.BODY["messages"], model="mock")  # type: ignore[arg-type]
+Ask = Callable[[str], list[Any]]
+
+
+class Deaf:
+    """A listener that does nothing: only the client is measured."""
+
+    def first_token(self, request: ChatRequest, ttft_s: float) -> None:
+        """See `client.Listener`."""
+
+    def finished(self, request: ChatRequest, completion: Completion) -> None:
+        """See `client.Listener`."""
+
+
+def surroundings(url: str) -> Surroundings:
+    """Return what the clients of this process share, with the default deadlines."""
+    settings, target = Settings(model="mock"), Target.parse(url, path=OpenAIChat.path)
+    return Surroundings(
+        settings=settings,
+        target=target,
+        protocol=OpenAIChat(),
+        redactor=settings.redactor(target),
+        keeper=Keeper(),
+        clock=WallClock(),
+        worker="bench",
+        lag_since=lambda _: 0.0,
+    )
+
+
+def ask_llmload(client: Client, offset_ns: int, request_id: str) -> list[Any]:
+    """Send one request and return the fields of `truth.Answer`, all of them taken from the completion."""
+    done = client.complete(ASK, request_id=request_id, listener=Deaf())
+    if done.outcome != "ok" or done.ttft_s is None:
+        raise RuntimeError(f"{request_id} {done.outcome}: {done.kind} {done.message}")
+    gaps_ns = [gap_us * 1000 for gap_us in done.gaps_us]
+    origin_ns = done.started_unix_ns - offset_ns
+    return [request_id, round(done.ttft_s * 1e9), gaps_ns, origin_ns, done.events_per_read]
+
+
+def users_of(arm: str, url: str, users: int) -> list[Ask]:
+    """Return one function a user that sends a request of the given id."""
+    if arm == "llmload":
+        around = surroundings(url)
+        offset_ns = around.clock.unix_ns(0)
+        return [partial(ask_llmload, Client(PlainWire(), around), offset_ns) for _ in range(users)]
+    # One TLS context for all spares the bench minutes; it has no part in what is measured here.
+    return [partial(baseline.ask, httpx.Client(verify=shared_context()), url) for _ in range(users)]
+
+
+def carry(arm: str, url: str, *, users: int, spread_s: float, window_s: float) -> dict[str, Any]:
+    """Let users send answer after answer, starting evenly over `spread_s`, and measure from then on for `window_s`.
+
+    Returns:
+        Every answer; how many requests were sent; the window, monotonic nanoseconds; CPU seconds spent in it.
+    """
+    answers: list[list[Any]] = []
+    numbers = count(1)
+    asks = users_of(arm, url, users)
+    begin_s = time.monotonic()
+    end_s = begin_s + spread_s + window_s
+
+    def user(ask: Ask, place: int) -> None:
+        gevent.sleep(spread_s * place / users)
+        while time.monotonic() < end_s:
+            answers.append(ask(f"{arm}-{next(numbers)}"))
+
+    greenlets = [gevent.spawn(user, ask, place) for place, ask in enumerate(asks)]
+    gevent.sleep(begin_s + spread_s - time.monotonic())
+    from_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+    gevent.sleep(end_s - time.monotonic())
+    to_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu_ns
+    gevent.joinall(greenlets, raise_error=True)
+    return {"answers": answers, "sent": next(numbers) - 1, "window_ns": [from_ns, to_ns], "cpu_s": cpu_ns / 1e9}
+
+
+def cost(*, clients: int, batches: int) -> dict[str, float]:
+    """Return the CPU milliseconds of making one client: median over batches of the mean of a batch.
+
+    httpx loads the certificates anew for each of its clients, so a batch of them has a tenth of `clients`.
+    """
+    around = surroundings("http://127.0.0.1:1/v1")
+    Client(PlainWire(), around)  # loads the certificates once, and what is imported late
+    return {
+        "baseline": statistics.median(_mean_ms(httpx.Client, max(1, clients // 10)) for _ in range(batches)),
+        "llmload": statistics.median(_mean_ms(lambda: Client(PlainWire(), around), clients) for _ in range(batches)),
+    }
+
+
+def _mean_ms(make: Callable[[], Any], times: int) -> float:
+    begin_ns = time.process_time_ns()
+    made = [make() for _ in range(times)]
+    spent_ns = time.process_time_ns() - begin_ns
+    for one in made:
+        one.close()
+    return spent_ns / times / 1e6
+
+
+if __name__ == "__main__":
+    _arm, _options = sys.argv[1], json.loads(sys.argv[2])
+    print(json.dumps(cost(**_options) if _arm == "cost" else carry(_arm, **_options)))

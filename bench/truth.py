@@ -1,0 +1,73 @@
+"""Compares what a client measured with what the server did. No I/O, no clock.
+
+Both stamp with the machine's one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer as a client saw it, nanoseconds.
+
+    `origin_ns` is the monotonic time that `ttft_ns` counts from; None where the client keeps durations only.
+    `gaps_ns` lie between reads that carried tokens; `events_per_read` None means one token event each.
+    """
+
+    id: str
+    ttft_ns: int
+    gaps_ns: Sequence[int]
+    origin_ns: int | None = None
+    events_per_read: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Client minus server for one answer, nanoseconds. `start_ns` + `arrival_ns` = `ttft_ns`.
+
+    `start_ns`: arrival of the request at the server's application − what the client calls its start. Holds the way
+    to the server, and whatever the client did after that stamp and before the bytes left.
+    `arrival_ns`: stamp of the first token at the client − at the server, right before the write.
+    `itl_ns`: one for each gap; a gap between two reads is held against the gap between their last tokens.
+    """
+
+    ttft_ns: int
+    itl_ns: list[int]
+    start_ns: int | None
+    arrival_ns: int | None
+
+
+def errors(answer: Answer, record: Mapping[str, Any]) -> Errors:
+    """Compare one answer with the server's record of the same request.
+
+    Raises:
+        ValueError: the client did not see as many token events as the server sent.
+    """
+    sent_ns: list[int] = record["token_ns"]
+    seen = list(accumulate(answer.events_per_read or [1] * (len(answer.gaps_ns) + 1)))
+    if seen[-1] != len(sent_ns):
+        raise ValueError(f"{answer.id}: {seen[-1]} token events seen, {len(sent_ns)} sent")
+    true_gaps_ns = (sent_ns[after - 1] - sent_ns[before - 1] for before, after in pairwise(seen))
+    origin_ns = answer.origin_ns
+    return Errors(
+        ttft_ns=answer.ttft_ns - (sent_ns[0] - record["arrived_ns"]),
+        itl_ns=[gap - true for gap, true in zip(answer.gaps_ns, true_gaps_ns, strict=True)],
+        start_ns=None if origin_ns is None else record["arrived_ns"] - origin_ns,
+        arrival_ns=None if origin_ns is None else origin_ns + answer.ttft_ns - sent_ns[0],
+    )
+
+
+def tokens_between(records: Sequence[Mapping[str, Any]], from_ns: int, to_ns: int) -> int:
+    """Return how many tokens the server sent from `from_ns` on and before `to_ns`."""
+    return sum(from_ns <= at_ns < to_ns for record in records for at_ns in record["token_ns"])
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return the nearest-rank percentile: of [1, 2, 3, 4] the 50th is 2."""
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
