@@ -73,10 +73,12 @@ else:
         tasks = [ask]  # noqa: RUF012
 
 
-@events.test_start.add_listener
+@events.init.add_listener
 def begin(environment: Any, **_: Any) -> None:
+    # not at the test's start: Locust makes its users right after that without giving anybody a turn
     probe = Probe()
-    gevent.spawn(probe.run) if not BENCH["spread_s"] else None
+    if not BENCH["spread_s"]:
+        gevent.spawn(probe.run)
     gevent.spawn(watch, environment, probe)
 
 

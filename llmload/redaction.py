@@ -54,6 +54,12 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, urlencode(query, safe="*"), ""))
 
 
+def has_secrets(url: str) -> bool:
+    """Whether `shown_url` would hide something of this URL."""
+    parts = urlsplit(url)
+    return "@" in parts.netloc or any(key not in _PUBLIC_QUERY for key, _ in parse_qsl(parts.query))
+
+
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers whose values may be shown; all but a few well-known ones are hidden."""
     return {name: value if name.lower() in _PUBLIC_HEADERS else HIDDEN for name, value in headers.items()}

@@ -26,25 +26,26 @@ class Locust:
 
     def __init__(self, folder, *args, locustfile="locustfiles/chat.py", headless=True, env=None, before=None):
         self.runs = Path(folder) / "runs"
-        self._output = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed with the test)
+        self._output = Path(tempfile.mkdtemp(dir=folder)) / "output"
         command = [str(LOCUST), "-f", str(locustfile), "--run-dir", str(self.runs), "--loglevel", "INFO"]
         command += ["--headless", "--only-summary"] if headless else []
         clean = {name: value for name, value in os.environ.items() if "API_KEY" not in name and "PROXY" not in name.upper()}
-        self.process = subprocess.Popen(
-            [*command, *map(str, args)],
-            cwd=ROOT,
-            env={**clean, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=before,
-        )
+        # a file, not a pipe: nobody has to read it, so Locust can never block on it
+        with self._output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [*command, *map(str, args)],
+                cwd=ROOT,
+                env={**clean, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=before,
+            )
 
     @property
     def text(self):
-        self._output.flush()
-        return Path(f"/proc/self/fd/{self._output.fileno()}").read_text(encoding="utf-8")
+        return self._output.read_text(encoding="utf-8", errors="replace")
 
     def until(self, words, seconds=30):
         """Wait until the process has said something."""

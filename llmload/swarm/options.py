@@ -7,11 +7,19 @@ checked by the same lines and answer with the same words.
 from __future__ import annotations
 
 import argparse
+import atexit
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 GRACE_S = "30"
 """Default of Locust's own --stop-timeout: how long answers under way may take once a run stops, seconds."""
+
+ABOUT = (
+    "The API key comes from LLMLOAD_API_KEY or OPENAI_API_KEY. "
+    f"--stop-timeout is {GRACE_S} s here: so long may answers under way take once a run stops."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +99,30 @@ OPTIONS = (
 )
 
 
+def show_with_help(_: Any) -> None:
+    """Print our options under Locust's own when its help is asked for.
+
+    Locust prints its help before it imports the locustfile, so that listeners come too late. This is called by gevent
+    (entry point `gevent.plugins.monkey.did_patch_all`) while Locust is being imported, and waits for its exit.
+    """
+    if Path(sys.argv[0]).stem == "locust" and {"-h", "--help"} & set(sys.argv[1:]):
+        atexit.register(_print_group)
+
+
+def _print_group() -> None:
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+    group = parser.add_argument_group("llmload options", f"For locustfiles with a ChatUser. {ABOUT}")
+    for option in OPTIONS:
+        group.add_argument(option.flag, default=option.default, help=f"{option.help} [{option.variable}]", **_kind(option))
+    print("\n" + parser.format_help().strip())
+
+
 def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
     """Add the option group to Locust's parser. Listener of `init_command_line_parser`."""
-    group = parser.add_argument_group("llmload options", "The API key comes from LLMLOAD_API_KEY or OPENAI_API_KEY.")
+    group = parser.add_argument_group("llmload options", ABOUT)
     for option in OPTIONS:
-        kind: dict[str, Any]
-        if option.switch or isinstance(option.default, bool):
-            kind = {"action": argparse.BooleanOptionalAction}
-        elif option.repeats:
-            kind = {"action": "append", "metavar": option.metavar}
-        else:
-            kind = {"metavar": option.metavar}
         action: Any = group.add_argument(
-            option.flag, default=option.default, help=option.help, env_var=option.variable, **kind
+            option.flag, default=option.default, help=option.help, env_var=option.variable, **_kind(option)
         )
         # Locust shows what carries these marks in its web form; its own add_argument sets them only outside a group
         action.include_in_web_ui = option.in_web
@@ -111,3 +130,9 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
         action.is_required = option.name == "model"
         action.is_multiple = False
     parser.set_defaults(stop_timeout=GRACE_S)
+
+
+def _kind(option: Option) -> dict[str, Any]:
+    if option.switch or isinstance(option.default, bool):
+        return {"action": argparse.BooleanOptionalAction}
+    return {"action": "append" if option.repeats else "store", "metavar": option.metavar}

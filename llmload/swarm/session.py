@@ -27,6 +27,7 @@ import llmload
 from llmload.client import Client, WallClock
 from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
+from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord, new_run_id
 from llmload.swarm import web
 from llmload.swarm.ending import Ending
@@ -127,8 +128,16 @@ class Session:
     @property
     def options(self) -> dict[str, Any]:
         """The options by name, with the host as it was given."""
-        options = dict(vars(self.environment.parsed_options or object))
-        return {**options, "host": self.environment.host or options.get("host")}
+        parsed: Any = self.environment.parsed_options
+        host = self.environment.host
+        if host and has_secrets(host):
+            # Locust shows its host in logs, reports and the web page: it gets one without secrets, we keep the other
+            parsed.llmload_host = host
+            self.environment.host = parsed.host = shown_url(host)
+        kept = getattr(parsed, "llmload_host", None)
+        if kept and shown_url(kept) == self.environment.host:
+            host = kept
+        return {**vars(parsed), "host": host}
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Check the options that were given, as if those that the web form may still bring were there."""
