@@ -24,9 +24,7 @@ def ask(client: httpx.Client, url: str, request_id: str) -> list[Any]:
     """Send one request and return what was measured, as the fields of `truth.Answer`."""
     arrivals_ns = []
     started_ns = monotonic_ns()
-    with client.stream(
-        "POST", f"{url}/chat/completions", json=BODY, headers={"X-Request-Id": request_id}
-    ) as response:
+    with client.stream("POST", f"{url}/chat/completions", json=BODY, headers={"X-Request-Id": request_id}) as response:
         response.raise_for_status()
         for event in sseclient.SSEClient(response.iter_bytes()).events():
             now_ns = monotonic_ns()

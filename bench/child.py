@@ -82,8 +82,8 @@ def users_of(arm: str, url: str, users: int) -> list[Ask]:
     return [partial(baseline.ask, httpx.Client(verify=shared_context()), url) for _ in range(users)]
 
 
-def carry(arm: str, url: str, *, users: int, spread_s: float, window_s: float) -> dict[str, Any]:
-    """Let users send answer after answer, starting evenly over `spread_s`, and measure from then on for `window_s`.
+def carry(arm: str, url: str, *, users: int, spread_s: float, warm_s: float, window_s: float) -> dict[str, Any]:
+    """Let users, who start evenly over `spread_s`, send request after request; measure `window_s` after `warm_s`.
 
     Returns:
         Every answer; how many requests were sent; the window, monotonic nanoseconds; CPU seconds spent in it.
@@ -92,7 +92,7 @@ def carry(arm: str, url: str, *, users: int, spread_s: float, window_s: float) -
     numbers = count(1)
     asks = users_of(arm, url, users)
     begin_s = time.monotonic()
-    end_s = begin_s + spread_s + window_s
+    end_s = begin_s + warm_s + window_s
 
     def user(ask: Ask, place: int) -> None:
         gevent.sleep(spread_s * place / users)
@@ -100,7 +100,7 @@ def carry(arm: str, url: str, *, users: int, spread_s: float, window_s: float) -
             answers.append(ask(f"{arm}-{next(numbers)}"))
 
     greenlets = [gevent.spawn(user, ask, place) for place, ask in enumerate(asks)]
-    gevent.sleep(begin_s + spread_s - time.monotonic())
+    gevent.sleep(begin_s + warm_s - time.monotonic())
     from_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
     gevent.sleep(end_s - time.monotonic())
     to_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu_ns

@@ -1,7 +1,7 @@
 """The Locust runs of the bench, told what to do by the variable BENCH, a JSON object.
 
 `arm`: `llmload` runs the real `ChatUser` with all that stands behind it, `baseline` a plain Locust user that makes an
-httpx client of its own. `users` start evenly over `spread_s` seconds (0: at once), after which `window_s` are measured.
+httpx client of its own. `users` start evenly over `spread_s` seconds (0: at once); after `warm_s` seconds, `window_s` are measured.
 `out`: the file for the result.
 """
 
@@ -86,7 +86,7 @@ def watch(environment: Any, probe: Probe) -> None:
     """Measure the window, write down the result and end the run."""
     while "first_ns" not in marks:
         gevent.sleep(0.01)
-    gevent.sleep(BENCH["spread_s"])
+    gevent.sleep(BENCH["warm_s"])
     from_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
     gevent.sleep(BENCH["window_s"])
     to_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu_ns

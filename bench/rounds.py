@@ -35,9 +35,14 @@ class Load:
     lockstep: bool = False
 
     @property
-    def spread_s(self) -> float:
-        """Users start evenly over the time of one answer; when the window begins, all are there and warm."""
+    def answer_s(self) -> float:
+        """How long one answer takes. Users start evenly over this time."""
         return (self.ttft_ms + (self.tokens - 1) * self.itl_ms) / 1e3
+
+    @property
+    def warm_s(self) -> float:
+        """When the window begins: all are there, and every start from now on is at least a user's second."""
+        return self.answer_s + 0.5
 
     @property
     def mock_options(self) -> list[str]:
@@ -49,15 +54,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one arm did in one round. Errors are client minus server, milliseconds, one for each request or gap.
+    """What one arm did in one round. Errors are client minus server, milliseconds, see `truth.Errors`.
 
-    Only answers count that lie wholly inside the window; `sent` and `matched` count all. `cpu_us` is the CPU time of
-    the process per token event of the window.
+    They are of requests that began inside the window and of gaps inside it. `cpu_us` is the CPU time of the process
+    per token event of the window. `sent`, `matched` (found in the server's log) and `shared_reads` (token events
+    that shared a read with a later one) count the whole round.
     """
 
     sent: int
     matched: int
-    measured: int
     cpu_us: float
     shared_reads: int
     start_ms: list[float]
@@ -89,14 +94,12 @@ def compare(load: Load, arms: Sequence[str], rounds: int) -> dict[str, list[Roun
 
 def spawn(arm: str, users: int) -> Spawn:
     """Start `users` Locust users at once."""
-    load = Load(users=users)
+    load = Load(users=users, window_s=2.0)
     with MockProcess(*load.mock_options) as mock, tempfile.TemporaryDirectory() as folder:
-        result = _run_locust(arm, load, mock.url, Path(folder), spread_s=0.0)
-        first: dict[int, int] = {}
-        for place, record in enumerate(sorted(mock.truth(), key=lambda one: one["arrived_ns"])):
-            first[place] = record["arrived_ns"]
-    last_ns = first[users - 1]
-    return Spawn(result["freeze_ms"], (last_ns - result["first_ns"]) / MS)
+        result = _run_locust(arm, load, mock.url, Path(folder), at_once=True)
+        # no answer ends before the last user has asked, so the first requests are those that arrived first
+        arrivals_ns = sorted(record["arrived_ns"] for record in mock.truth())
+    return Spawn(result["freeze_ms"], (arrivals_ns[users - 1] - result["first_ns"]) / MS)
 
 
 def cost(*, clients: int, batches: int) -> dict[str, float]:
@@ -105,9 +108,12 @@ def cost(*, clients: int, batches: int) -> dict[str, float]:
 
 
 def _client(arm: str, load: Load, url: str) -> dict[str, Any]:
-    options = {"url": url, "users": load.users, "spread_s": load.spread_s, "window_s": load.window_s}
-    carried: dict[str, Any] = _child(arm, options)
+    carried: dict[str, Any] = _child(arm, {"url": url, **_times(load)})
     return {**carried, "answers": [Answer(*row) for row in carried["answers"]]}
+
+
+def _times(load: Load) -> dict[str, Any]:
+    return {"users": load.users, "spread_s": load.answer_s, "warm_s": load.warm_s, "window_s": load.window_s}
 
 
 def _child(arm: str, options: Mapping[str, Any]) -> Any:
@@ -116,16 +122,16 @@ def _child(arm: str, options: Mapping[str, Any]) -> Any:
 
 def _locust(load: Load, url: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        result = _run_locust("llmload", load, url, Path(folder), spread_s=load.spread_s)
+        result = _run_locust("llmload", load, url, Path(folder))
         _, completions, problems = read_run(find_run(folder))
         answers = [_answer(one) for one in completions]
     assert not problems, problems
     return {**result, "answers": answers, "sent": len(answers)}
 
 
-def _run_locust(arm: str, load: Load, url: str, folder: Path, *, spread_s: float) -> dict[str, Any]:
+def _run_locust(arm: str, load: Load, url: str, folder: Path, *, at_once: bool = False) -> dict[str, Any]:
     out = folder / "result"
-    told = {"arm": arm, "users": load.users, "spread_s": spread_s, "window_s": load.window_s, "out": str(out)}
+    told = {"arm": arm, "out": str(out), **_times(load), **({"spread_s": 0.0, "warm_s": 0.0} if at_once else {})}
     options = ["-u", str(load.users), "-r", str(load.users), "--host", url, "--headless", "--only-summary"]
     if arm == "llmload":
         options += ["--model", "mock", "--run-dir", str(folder), "--no-probe"]
@@ -156,22 +162,18 @@ def _answer(completion: Completion) -> Answer:
 def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Round:
     from_ns, to_ns = carried["window_ns"]
     answers = {answer.id: answer for answer in carried["answers"]}
-    pairs = [(answers[one["request_id"]], one) for one in records if one["request_id"] in answers]
-    inside = [
-        (answer, errors(answer, one))
-        for answer, one in pairs
-        if from_ns <= one["arrived_ns"] and one["ended_ns"] <= to_ns
-    ]
+    matched = [one for one in records if one["request_id"] in answers]
+    every = [(one, errors(answers[one["request_id"]], one, from_ns=from_ns, to_ns=to_ns)) for one in matched]
+    begun = [error for one, error in every if from_ns <= one["arrived_ns"] < to_ns]
     return Round(
         sent=carried["sent"],
-        matched=len(pairs),
-        measured=len(inside),
+        matched=len(matched),
         cpu_us=carried["cpu_s"] * 1e6 / max(1, tokens_between(records, from_ns, to_ns)),
-        shared_reads=sum(sum(each - 1 for each in answer.events_per_read or ()) for answer, _ in inside),
-        start_ms=_ms(one.start_ns for _, one in inside),
-        arrival_ms=_ms(one.arrival_ns for _, one in inside),
-        ttft_ms=_ms(one.ttft_ns for _, one in inside),
-        itl_ms=_ms(gap for _, one in inside for gap in one.itl_ns),
+        shared_reads=sum(each - 1 for answer in answers.values() for each in answer.events_per_read or ()),
+        start_ms=_ms(one.start_ns for one in begun),
+        arrival_ms=_ms(one.arrival_ns for one in begun),
+        ttft_ms=_ms(one.ttft_ns for one in begun),
+        itl_ms=_ms(gap_ns for _, one in every for gap_ns in one.itl_ns),
     )
 
 

@@ -31,6 +31,7 @@ class Answer:
 class Errors:
     """Client minus server for one answer, nanoseconds. `start_ns` + `arrival_ns` = `ttft_ns`.
 
+    `ttft_ns`: TTFT at the client − (first token − arrival of the request) at the server.
     `start_ns`: arrival of the request at the server's application − what the client calls its start. Holds the way
     to the server, and whatever the client did after that stamp and before the bytes left.
     `arrival_ns`: stamp of the first token at the client − at the server, right before the write.
@@ -38,13 +39,13 @@ class Errors:
     """
 
     ttft_ns: int
-    itl_ns: list[int]
     start_ns: int | None
     arrival_ns: int | None
+    itl_ns: list[int]
 
 
-def errors(answer: Answer, record: Mapping[str, Any]) -> Errors:
-    """Compare one answer with the server's record of the same request.
+def errors(answer: Answer, record: Mapping[str, Any], *, from_ns: int, to_ns: int) -> Errors:
+    """Compare one answer with the server's record of the same request; of its gaps those inside a window.
 
     Raises:
         ValueError: the client did not see as many token events as the server sent.
@@ -53,13 +54,17 @@ def errors(answer: Answer, record: Mapping[str, Any]) -> Errors:
     seen = list(accumulate(answer.events_per_read or [1] * (len(answer.gaps_ns) + 1)))
     if seen[-1] != len(sent_ns):
         raise ValueError(f"{answer.id}: {seen[-1]} token events seen, {len(sent_ns)} sent")
-    true_gaps_ns = (sent_ns[after - 1] - sent_ns[before - 1] for before, after in pairwise(seen))
+    true = [(sent_ns[before - 1], sent_ns[after - 1]) for before, after in pairwise(seen)]
     origin_ns = answer.origin_ns
     return Errors(
         ttft_ns=answer.ttft_ns - (sent_ns[0] - record["arrived_ns"]),
-        itl_ns=[gap - true for gap, true in zip(answer.gaps_ns, true_gaps_ns, strict=True)],
         start_ns=None if origin_ns is None else record["arrived_ns"] - origin_ns,
         arrival_ns=None if origin_ns is None else origin_ns + answer.ttft_ns - sent_ns[0],
+        itl_ns=[
+            gap_ns - (after_ns - before_ns)
+            for gap_ns, (before_ns, after_ns) in zip(answer.gaps_ns, true, strict=True)
+            if from_ns <= before_ns and after_ns < to_ns
+        ],
     )
 
 

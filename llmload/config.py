@@ -120,7 +120,9 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
         ask_usage=_switch(options, "usage", default=True),
         max_tokens_field=_choice(options, "max_tokens_field", ("max_tokens", "max_completion_tokens")),
         prompts=_text(options, "prompts"),
-        unique_prompts=None if _text(options, "unique_prompts") is None else _switch(options, "unique_prompts", default=False),
+        unique_prompts=None
+        if _text(options, "unique_prompts") is None
+        else _switch(options, "unique_prompts", default=False),
         seed=_integer(options, "seed", low=0, high=2**63) or 0,
         think_time=_text(options, "think_time") or "0",
         deadlines=Deadlines(

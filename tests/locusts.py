@@ -24,17 +24,19 @@ class Locust:
     `text` is what it printed so far, both streams. `ends()` waits and returns the exit code.
     """
 
-    def __init__(self, folder, *args, locustfile="locustfiles/chat.py", headless=True, env=None, before=None):
+    def __init__(self, folder, *args, locustfile="locustfiles/chat.py", headless=True, env=None, before=None, cwd=ROOT):
         self.runs = Path(folder) / "runs"
         self._output = Path(tempfile.mkdtemp(dir=folder)) / "output"
-        command = [str(LOCUST), "-f", str(locustfile), "--run-dir", str(self.runs), "--loglevel", "INFO"]
+        command = [str(LOCUST), "-f", str(ROOT / locustfile), "--run-dir", str(self.runs), "--loglevel", "INFO"]
         command += ["--headless", "--only-summary"] if headless else []
-        clean = {name: value for name, value in os.environ.items() if "API_KEY" not in name and "PROXY" not in name.upper()}
+        clean = {
+            name: value for name, value in os.environ.items() if "API_KEY" not in name and "PROXY" not in name.upper()
+        }
         # a file, not a pipe: nobody has to read it, so Locust can never block on it
         with self._output.open("wb") as sink:
             self.process = subprocess.Popen(
                 [*command, *map(str, args)],
-                cwd=ROOT,
+                cwd=cwd,
                 env={**clean, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,

@@ -10,7 +10,9 @@ KEY = {"LLMLOAD_API_KEY": "right-key-1"}
 
 @pytest.fixture(scope="module")
 def mock():
-    with MockProcess("--model", "llama-3-8b", "--model", "mistral", "--api-key", "right-key-1", "--tokens", "3") as mock:
+    with MockProcess(
+        "--model", "llama-3-8b", "--model", "mistral", "--api-key", "right-key-1", "--tokens", "3"
+    ) as mock:
         yield mock
 
 

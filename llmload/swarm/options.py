@@ -113,7 +113,9 @@ def _print_group() -> None:
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
     group = parser.add_argument_group("llmload options", f"For locustfiles with a ChatUser. {ABOUT}")
     for option in OPTIONS:
-        group.add_argument(option.flag, default=option.default, help=f"{option.help} [{option.variable}]", **_kind(option))
+        group.add_argument(
+            option.flag, default=option.default, help=f"{option.help} [{option.variable}]", **_kind(option)
+        )
     print("\n" + parser.format_help().strip())
 
 
@@ -127,7 +129,9 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
         # Locust shows what carries these marks in its web form; its own add_argument sets them only outside a group
         action.include_in_web_ui = option.in_web
         action.is_secret = False
-        action.is_required = option.name == "model"
+        # never required: the section is folded, and a browser does not submit over an empty field that it cannot show,
+        # without a word. What is missing is said by `web.guard_start`
+        action.is_required = False
         action.is_multiple = False
     parser.set_defaults(stop_timeout=GRACE_S)
 
