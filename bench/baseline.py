@@ -6,6 +6,7 @@ The start is stamped before the call, an arrival when the parsed event comes out
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from time import monotonic_ns
 from typing import Any
 
@@ -33,5 +34,5 @@ def ask(client: httpx.Client, url: str, request_id: str) -> list[Any]:
             choices = json.loads(event.data)["choices"]
             if choices and choices[0]["delta"].get("content"):
                 arrivals_ns.append(now_ns)
-    gaps_ns = [after - before for before, after in zip(arrivals_ns, arrivals_ns[1:], strict=False)]
+    gaps_ns = [after - before for before, after in pairwise(arrivals_ns)]
     return [request_id, arrivals_ns[0] - started_ns, gaps_ns, started_ns, None]

@@ -1,8 +1,8 @@
 """The Locust runs of the bench, told what to do by the variable BENCH, a JSON object.
 
 `arm`: `llmload` runs the real `ChatUser` with all that stands behind it, `baseline` a plain Locust user that makes an
-httpx client of its own. `users` start evenly over `spread_s` seconds (0: at once); after `warm_s` seconds, `window_s` are measured.
-`out`: the file for the result.
+httpx client of its own. `users` start evenly over `spread_s` seconds (0: at once, and then the event loop is probed);
+after `warm_s` seconds, `window_s` are measured. `out`: the file for the result.
 """
 
 from __future__ import annotations

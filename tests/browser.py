@@ -110,6 +110,10 @@ class Page:
         for text in texts:
             self._page.get_by_text(text).first.wait_for(state="visible")
 
+    def until_gone(self, text):
+        """Wait until the page does not show this text any more."""
+        self._page.get_by_text(text).first.wait_for(state="hidden")
+
     def rows(self):
         """Return the cells of the table that is shown, row by row."""
         return self._page.eval_on_selector_all(

@@ -1,5 +1,6 @@
 """Locust as a person starts it: a process of its own, the real command line, its output and its files."""
 
+import contextlib
 import json
 import os
 import signal
@@ -76,10 +77,8 @@ class Locust:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {seconds} s:\n{self.text}") from None
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             self.process.wait()
 
     @property

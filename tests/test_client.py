@@ -4,11 +4,14 @@ import gc
 import json
 from dataclasses import replace
 
+import certifi
 import gevent
 import pytest
 from gevent.server import StreamServer
 
 from llmload.config import Deadlines
+from llmload.mock.process import MockProcess
+from llmload.wire.tls import shared_context
 from tests.clients import ASK, Heard, client_for, complete
 from tests.scripted import CHUNKED, CLOSE, HOLD, LAST_CHUNK, RESET, body, chunk, head
 
@@ -353,3 +356,26 @@ def test_setup_of_the_connection_is_part_of_ttft_and_shown_beside_it(scripted):
     assert completion.connect_s > 0
     assert completion.ttft_s > completion.connect_s
     assert completion.send_delay_s >= 0
+
+
+def test_a_client_does_not_load_certificates(monkeypatch):
+    """HTTP-04: one TLS context a process; the hundredth client costs no look at the certificate store."""
+    loads = []
+    shared_context()
+    monkeypatch.setattr(certifi, "where", lambda: loads.append(1))
+    for _ in range(100):
+        client_for("https://127.0.0.1:1")
+    assert loads == []
+
+
+def test_no_pool_limits_the_load():
+    """HTTP-05: 150 users are 150 requests in flight at once, and what each waited for its own pool is recorded."""
+    heard, ask = Heard(), replace(ASK, model="mock")
+    with MockProcess("--ttft-ms", "1500", "--itl-ms", "1", "--tokens", "3") as mock:
+        users = [
+            gevent.spawn(client_for(mock.url).complete, ask, request_id=str(n), listener=heard) for n in range(150)
+        ]
+        gevent.joinall(users, timeout=60)
+        assert mock.stats()["peak_in_flight"] == 150
+    assert [one.outcome for one in heard.completions] == ["ok"] * 150
+    assert all(one.pool_wait_s is not None and one.send_delay_s >= one.pool_wait_s for one in heard.completions)

@@ -1,21 +1,14 @@
 """The real command against a real model server, whose own counters say what was asked for and what came."""
 
-import json
-import os
 import re
 import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.llama import KEY, MODEL, LlamaServer, require_llama
+from tests.locusts import LLMLOAD, check_ledger, run_locust
 
-ROOT = Path(__file__).parents[1]
-BIN = Path(sys.executable).parent
 LIMIT_S = 240
-KEY_NAMES = ("LLMLOAD_API_KEY", "OPENAI_API_KEY")
 
 
 @pytest.fixture(scope="module")
@@ -26,59 +19,20 @@ def llama():
         yield server
 
 
-@dataclass
-class Ran:
-    """A `locust` that has ended: what it said and what it left."""
-
-    code: int
-    out: str
-    err: str
-    runs: list
-
-    @property
-    def path(self):
-        (path,) = self.runs
-        return path
-
-    @property
-    def info(self):
-        return json.loads((self.path / "run.json").read_text())
-
-    @property
-    def summary(self):
-        return json.loads((self.path / "summary.json").read_text())
-
-    @property
-    def completions(self):
-        return [json.loads(line) for line in (self.path / "completions.jsonl").read_text().splitlines()]
-
-    @property
-    def complaints(self):
-        """The lines in which a set-up error is told."""
-        return [line for line in self.err.splitlines() if line.startswith("llmload: ")]
-
-
-def locust(folder, *options, file="locustfiles/chat.py", key=KEY):
-    """Run `locust --headless` with its record in a folder. It may wait long at the end, so that nothing is cut off."""
-    environ = {name: value for name, value in os.environ.items() if name not in KEY_NAMES}
-    if key is not None:
-        environ["LLMLOAD_API_KEY"] = key
-    command = [BIN / "locust", "-f", file, "--headless", "--only-summary", "--stop-timeout", "120"]
-    done = subprocess.run(
-        [*command, "--run-dir", folder / "runs", *options],
-        cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+def run(folder, llama, *options, key=KEY, **more):
+    """Run Locust against the server; it may wait long at its end, so that nothing is cut off."""
+    env = {} if key is None else {"LLMLOAD_API_KEY": key}
+    return run_locust(
+        folder, "--host", llama.url, "--stop-timeout", "120", *options, env=env, seconds=LIMIT_S, **more
     )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr, sorted((folder / "runs").glob("*")))
 
 
 @pytest.fixture(scope="module")
 def twenty_seconds(llama, tmp_path_factory):
     """4 users for 20 s, and the tokens that the server counted meanwhile."""
     before = llama.tokens()
-    ran = locust(
-        tmp_path_factory.mktemp("twenty"), "-u", "4", "-r", "4", "-t", "20s",
-        "--host", llama.url, "--model", MODEL, "--max-tokens", "24",
-    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("twenty")
+    ran = run(folder, llama, "-u", "4", "-r", "4", "-t", "20s", "--model", MODEL, "--max-tokens", "24")
     counted = [after - start for after, start in zip(llama.tokens(), before, strict=True)]
     return ran, counted
 
@@ -86,8 +40,8 @@ def twenty_seconds(llama, tmp_path_factory):
 def test_four_users_for_twenty_seconds(twenty_seconds):
     """Every request is answered well, the ledger balances, and the exit code says so."""
     ran, _ = twenty_seconds
-    assert ran.code == 0, ran.err
-    ledger = ran.summary["ledger"]
+    assert ran.code == 0, ran.text
+    ledger = check_ledger(ran)
     assert {one["outcome"] for one in ran.completions} == {"ok"}
     assert ledger == {
         "started": len(ran.completions), "ok": len(ran.completions), "failed": 0, "cancelled": 0, "in_flight": 0,
@@ -96,7 +50,6 @@ def test_four_users_for_twenty_seconds(twenty_seconds):
     assert ran.summary["run"]["valid"] is True
     assert ran.summary["run"]["ended_by"] == "run time"
     assert {one["status"] for one in ran.completions} == {200}
-    assert len({one["id"] for one in ran.completions}) == ledger["ok"]
 
 
 def test_output_tokens_are_those_that_the_server_counted(twenty_seconds):
@@ -104,21 +57,21 @@ def test_output_tokens_are_those_that_the_server_counted(twenty_seconds):
     ran, (_, output) = twenty_seconds
     assert {one["usage_source"] for one in ran.completions} == {"server"}
     assert ran.summary["usage_sources"] == {"server": len(ran.completions)}
-    assert ran.summary["tokens"]["output_tokens_ok"] + ran.info["probe"]["output_tokens"] == output
+    assert ran.summary["tokens"]["output_tokens_ok"] + ran.about["probe"]["output_tokens"] == output
     assert max(one["output_tokens"] for one in ran.completions) <= 24
 
 
 def test_prompt_tokens_are_those_that_the_server_counted(twenty_seconds):
     """Prompt tokens less the cached ones are what the server had to compute, to the token."""
     ran, (prompt, _) = twenty_seconds
-    sent = [*ran.completions, ran.info["probe"]]
+    sent = [*ran.completions, ran.about["probe"]]
     assert sum(one["input_tokens"] - one["cached_tokens"] for one in sent) == prompt
 
 
 def test_the_summary_is_printed(twenty_seconds):
     """Standard output holds the latency table with one TTFT for each answer."""
     ran, _ = twenty_seconds
-    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r"\w+ +[\d,]+ ", line)}
+    rows = {line.split()[0]: line.split() for line in ran.text.splitlines() if re.match(r"\w+ +[\d,]+ ", line)}
     assert rows["TTFT"][1] == str(len(ran.completions))
     assert rows["ITL"][1] == f"{ran.summary['metrics']['itl_s']['n']:,}"
 
@@ -126,11 +79,9 @@ def test_the_summary_is_printed(twenty_seconds):
 def test_the_report_is_the_same_text(twenty_seconds):
     """`llmload report RUN` prints what the run printed, from the record alone."""
     ran, _ = twenty_seconds
-    done = subprocess.run(
-        [BIN / "llmload", "report", ran.path], capture_output=True, text=True, timeout=LIMIT_S, check=True
-    )
+    done = subprocess.run([LLMLOAD, "report", ran.run], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stderr == ""
-    assert ran.out == done.stdout + f"\nRecord: {ran.path}   (llmload report {ran.path} prints this again)\n"
+    assert f"\n{done.stdout}\nRecord: {ran.run}   (llmload report {ran.run} prints this again)\n" in ran.text
 
 
 def test_times_are_in_order(twenty_seconds):
@@ -152,12 +103,13 @@ def test_times_are_in_order(twenty_seconds):
 def test_a_key_that_the_server_refuses(llama, tmp_path, key, line):
     """A wrong or missing key is exit code 2 and one line that names the variable; the server computes nothing."""
     before = llama.counters()
-    ran = locust(tmp_path, "-u", "4", "-t", "20s", "--host", llama.url, "--model", MODEL, key=key)
+    ran = run(tmp_path, llama, "-u", "4", "-t", "20s", "--model", MODEL, key=key)
     assert ran.code == 2
-    assert ran.complaints == [f"llmload: {llama.url}/v1/chat/completions {line}"]
-    assert "Traceback" not in ran.err
-    assert "sk-wrong" not in ran.out + ran.err
-    assert ran.runs == []
+    told = [one for one in ran.text.splitlines() if one.startswith("llmload: ")]
+    assert told == [f"llmload: {llama.url}/v1/chat/completions {line}"]
+    assert "Traceback" not in ran.text
+    assert "sk-wrong" not in ran.text
+    assert list(ran.runs.glob("*")) == []
     assert llama.counters() == before
 
 
@@ -183,14 +135,14 @@ def counted(llama, folder, n, *options, stream):
     """Let one user send n short requests on end."""
     file = folder / "short.py"
     file.write_text(COUNTED.format(n=n, stream=stream))
-    return locust(folder, "-u", "1", "-t", "120s", "--host", llama.url, *options, file=file)
+    return run(folder, llama, "-u", "1", "-t", "120s", *options, locustfile=file)
 
 
 def test_a_model_that_the_server_does_not_list(llama, tmp_path):
     """llama.cpp answers whatever the model is called: the run goes on, with a warning that names what there is."""
     ran = counted(llama, tmp_path, 2, "--model", "smolm", stream=True)
-    assert ran.code == 0, ran.err
-    assert "does not list the model 'smolm'; it offers smollm2" in ran.err
+    assert ran.code == 0, ran.text
+    assert "does not list the model 'smolm'; it offers smollm2" in ran.text
     assert [one["model"] for one in ran.completions] == ["smolm", "smolm"]
 
 
@@ -199,7 +151,7 @@ def test_a_connection_that_the_server_closes_after_100_requests(llama, tmp_path)
     ran = counted(llama, tmp_path, 105, "--model", MODEL, stream=False)
     assert [one["outcome"] for one in ran.completions] == ["ok"] * 105
     assert [place for place, one in enumerate(ran.completions) if not one["reused"]] == [0, 100]
-    assert ran.code == 0, ran.err
+    assert ran.code == 0, ran.text
 
 
 def test_a_connection_that_the_server_closes_after_each_stream(llama, tmp_path):
@@ -208,4 +160,4 @@ def test_a_connection_that_the_server_closes_after_each_stream(llama, tmp_path):
     failed = [(one["kind"], one.get("message")) for one in ran.completions if one["outcome"] != "ok"]
     assert failed == []
     assert ran.summary["connections"] == {"new": 60, "reused": 0}
-    assert ran.code == 0, ran.err
+    assert ran.code == 0, ran.text

@@ -89,3 +89,13 @@ def test_ranks_do_not_suffer_from_floats() -> None:
     """99.9 % of 3,000 is rank 2,997, although 99.9 * 3000 / 100 is more in floats."""
     assert filled(list(range(1, 3001))).percentile(99.9) == pytest.approx(2997, rel=0.0005)
     assert filled(list(range(1, 1001))).percentile(99.9) == 999
+
+
+def test_three_digits_where_locust_keeps_two() -> None:
+    """STAT-01: 12345.6 ms, 234.5 ms and 0.4 ms come back within 0.05 %, not as 12000, 230 and 0."""
+    for value_s in (12.3456, 0.2345, 0.0004):
+        histogram = Histogram(1_000_000)
+        histogram.record(value_s)
+        found = histogram.percentile(50)
+        assert found is not None
+        assert abs(found / value_s - 1) <= 0.0005

@@ -215,3 +215,20 @@ def test_usage_without_text_is_suspect_and_counts_nothing() -> None:
     """Usage of 50 without text contradicts what arrived; there is nothing to estimate (USE-10)."""
     result = measured(timeline((100, Delta()), usage=Usage(output_tokens=50)))
     assert (result["output_tokens"], result["usage_source"], result["usage_suspect"]) == (None, None, True)
+
+
+def test_no_text_is_counted_where_the_server_counts() -> None:
+    """MEM-06: with usage from the server nothing walks over the text, however long the conversation is."""
+
+    def tokenizer(text: str, events: int) -> int:
+        raise AssertionError("the text was counted")
+
+    result = measured(timeline((100, A), (200, A), usage=Usage(output_tokens=2)), estimate=tokenizer)
+    assert result["output_tokens"] == 2
+
+
+def test_a_request_that_was_never_sent_has_no_times() -> None:
+    """CLK-02: without a first byte there is no origin, and no duration is counted from the epoch."""
+    result = measured(timeline(), Stamps(asked_ns=5_000_000_000, closed_ns=6_000_000_000))
+    times = [value for name, value in result.items() if name.endswith("_s")]
+    assert times == [None] * len(times)

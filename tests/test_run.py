@@ -44,6 +44,13 @@ def test_a_run_is_what_the_server_saw(tmp_path, mock):
     assert locust.summary["usage_sources"] == {"server": ledger["ok"]}
 
 
+def test_users_keep_their_connections(tmp_path, mock):
+    """MEM-05: a user's client lives as long as the user: as many connections as users."""
+    locust = plain(tmp_path, mock)
+    assert locust.summary["connections"]["new"] == 4
+    assert locust.summary["connections"]["reused"] == locust.summary["ledger"]["started"] - 4 > 0
+
+
 def test_rows_do_not_touch_aggregated(tmp_path, mock):
     """STAT-02: TTFT, ITL and TPOT are rows of their own; Aggregated counts completions and nothing else."""
     locust = plain(tmp_path, mock)

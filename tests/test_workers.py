@@ -92,7 +92,7 @@ def test_when_all_workers_are_lost_the_run_stops_at_once(tmp_path, mock):
     check_ledger(locust)
 
 
-def test_master_and_workers_by_hand(tmp_path, mock):
+def test_master_and_workers_by_hand(tmp_path):
     """`--master` and `--worker` as on several machines; the key comes from each process's own environment."""
     with MockProcess("--ttft-ms", "50", "--itl-ms", "10", "--tokens", "20", "--api-key", "right-key-1") as locked:
         port = 5600 + os.getpid() % 300

@@ -66,8 +66,11 @@ class LagProbe:
         self._lags_us.append(round(lag_s * 1e6))
 
     def sample(self) -> dict[str, Any]:
-        """Return what was seen since the last sample: CPU in per cent of one core (None: not known yet), every measured lag in
-        microseconds; and resident memory in bytes."""
+        """Return what was seen since the last sample.
+
+        `cpu_percent` of one core, None where it is not known yet; `rss_bytes`, resident memory; `lags_us`, every
+        measured lag in microseconds.
+        """
         lags_us, self._lags_us = self._lags_us, []
         now_ns = monotonic_ns()
         if now_ns - self._cpu_at_ns > CPU_WINDOW_NS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import flask
@@ -17,23 +18,48 @@ log = logging.getLogger("llmload")
 
 
 def guard_start(app: flask.Flask, session: Session) -> None:
-    """Check the form of every start button, and the server behind it, before Locust starts the run."""
+    """Check the form of every start button, and the server behind it, before Locust starts or changes a run."""
     prefix = session.options.get("web_base_path") or ""
 
     def check() -> Any:
         request = flask.request
-        if request.method != "POST" or request.path != f"{prefix}/swarm" or not session.ended.is_set():
+        if request.method != "POST" or request.path != f"{prefix}/swarm":
             return None
         try:
-            session.prepare({**session.options, **_form(request.form)})
+            _check_form(_form(request.form), session)
         except SetupError as error:
             log.error("%s", error)
-            return flask.jsonify({"success": False, "message": str(error), "host": session.environment.host})
+            return flask.jsonify({"success": False, "message": _said(error), "host": session.environment.host})
         return None
 
     app.before_request(check)
 
 
-def _form(form: Any) -> dict[str, Any]:
+def _check_form(form: Mapping[str, str], session: Session) -> None:
+    if session.ended.is_set():
+        session.prepare({**session.options, **form})
+    elif session.stopping:
+        raise SetupError("the run before is still ending", "try again in a moment")
+    elif changed := [name for name, value in form.items() if value != _shown(session.options.get(name))]:
+        # Locust would take the values and show them, and the run would go on with the old ones
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        raise SetupError(f"{flags} cannot change while a run goes on", "stop it and start a new one")
+
+
+def _form(form: Any) -> dict[str, str]:
     names = {option.name for option in OPTIONS if option.in_web} | {"host"}
     return {name: value for name, value in form.items() if name in names}
+
+
+def _shown(value: Any) -> str:
+    """Return an option's value as the page posts it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _said(error: SetupError) -> str:
+    """Return the error's line, with the place of an option that the page folds away."""
+    text = str(error)
+    ours = any(text.startswith((f"{option.flag} ", f"{option.flag}: ")) for option in OPTIONS if option.in_web)
+    return f"{text} (see Custom parameters)" if ours else text

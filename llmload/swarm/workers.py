@@ -119,8 +119,10 @@ class Workers:
             self._session.run.absorb(report)
 
     def _on_problem(self, environment: Any, msg: Any, **_: Any) -> None:
-        if self._session.run is not None:
-            self._session.run.problem(f"{self._names.get(msg.node_id, msg.node_id)}: {msg.data['what']}")
+        run, name = self._session.run, self._names.get(msg.node_id)
+        if run is not None and name is not None:
+            run.members[name].lost = f"it cannot run: {msg.data['what']}"
+            log.error("%s is lost: %s", name, run.members[name].lost)
             gevent.spawn(self._session.stop, "bad set-up of a worker")
 
     def _ask_clocks(self) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from llmload.errors import SetupError
 from llmload.workload.prompts import Messages, Prompt
 
-
 Unique = Literal["always", "repeats", "never"]
 
 
@@ -29,11 +28,11 @@ class PromptSource:
     and each still has something to send. So does a worker whose index is beyond the count. A negative index
     (Locust's "not known yet") counts as 0. Where the count is unknown or may change, pass 1.
 
-    With `unique` set to `always`, and from the second lap on to `repeats`, the text of each prompt's first user message begins with a nonce such as
-    `k3f9m2x7-0-17: `, so that no two requests of a run share a prefix and a server's prefix cache has
-    nothing to reuse. It opens with the hash, not with a bracket, because a bracket would be a shared first
-    token. A system message before it stays as it is, and stays shared. The nonce comes from the seed, the
-    salt, the worker's index and a counter: give each run its own `salt` (its run id), or a second run
+    With `unique` set to `always`, and from the second lap on to `repeats`, the text of each prompt's first user
+    message begins with a nonce such as `k3f9m2x7-0-17: `, so that no two requests of a run share a prefix and a
+    server's prefix cache has nothing to reuse. It opens with the hash, not with a bracket, because a bracket would
+    be a shared first token. A system message before it stays as it is, and stays shared. The nonce comes from the
+    seed, the salt, the worker's index and a counter: give each run its own `salt` (its run id), or a second run
     with the same seed would find the first run's prompts in the cache.
 
     `next` never blocks, save that each new lap shuffles all prompts: about 0.5 s for a million, 0.1 ms

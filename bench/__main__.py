@@ -1,0 +1,176 @@
+"""`python -m bench`: measure, and print the table of the README.
+
+--quick     a short run, whose figures say little
+--write     also put the table into README.md, between its `bench` marks
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from statistics import median
+
+from bench.rounds import CLIENTS, ROOT, Load, Round, Spawn, compare, cost, spawn
+from bench.truth import percentile
+
+HEAD = "| | httpx + sseclient-py | llmload's client | Locust with llmload |\n|---|---|---|---|"
+NOTES = """\
+Errors are client − server in ms, p50 / p99 of their size, in brackets the signed median; each figure is the median of \
+{rounds} rounds, in which the clients took turns.
+Server: TTFT {load.ttft_ms} ms, a token every {load.itl_ms} ms, answers of {load.tokens} tokens; {requests} requests \
+in all, every one found in the server's log.
+*sent* is the server's stamp of the request's arrival − the client's stamp of its start, *first token* the client's \
+stamp of its arrival − the server's before the write; TTFT has both errors in it, and the way there and back.
+In lockstep all streams get their tokens at the same moments, so a client is late by what stands before it in the queue.
+CPU is that of the whole process, the cost of its requests included. The first column's clients keep httpx's own \
+timeouts, and each makes its own TLS context where clients are made.
+{machine}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    load: Load
+    rounds: int = 3
+    spawned: int = 200
+    spawn_rounds: int = 3
+    clients: int = 200
+    batches: int = 5
+
+
+FULL = Size(load=Load())
+QUICK = Size(load=Load(users=20, tokens=20, window_s=2.0), rounds=1, spawned=50, spawn_rounds=1, clients=50, batches=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Everything one run of the bench has measured, by arm."""
+
+    paced: dict[str, list[Round]]
+    lockstep: dict[str, list[Round]]
+    cost_ms: dict[str, float]
+    spawns: dict[str, list[Spawn]]
+
+
+def measure(size: Size) -> Figures:
+    """Measure everything; about four minutes for `FULL`.
+
+    Raises:
+        RuntimeError: a request failed, or is missing from the server's log.
+    """
+    figures = Figures(
+        paced=compare(size.load, (*CLIENTS, "locust"), size.rounds),
+        lockstep=compare(replace(size.load, lockstep=True), CLIENTS, size.rounds),
+        cost_ms=cost(clients=size.clients, batches=size.batches),
+        # the baseline blocks the loop for so long that noise does not matter, and a second time would say nothing
+        spawns={
+            arm: [spawn(arm, size.spawned) for _ in range(size.spawn_rounds if arm == "llmload" else 1)]
+            for arm in CLIENTS
+        },
+    )
+    for one in _rounds(figures):
+        if one.matched != one.sent:
+            raise RuntimeError(f"{one.sent} requests were sent, {one.matched} of them are in the server's log")
+    return figures
+
+
+def table(figures: Figures, size: Size) -> str:
+    """Return the table and its notes, in Markdown."""
+    load, paced, lockstep = size.load, figures.paced, figures.lockstep
+    streams = f"{load.users} streams of {1000 / load.itl_ms:g} tokens/s"
+    rows = [
+        _row(f"**{streams}**: sent", paced, lambda one: one.start_ms),
+        _row("first token", paced, lambda one: one.arrival_ms),
+        _row("TTFT", paced, lambda one: one.ttft_ms),
+        _row("ITL", paced, lambda one: one.itl_ms),
+        _cpu_row(paced),
+        _row("**the same in lockstep**: sent", lockstep, lambda one: one.start_ms),
+        _row("first token", lockstep, lambda one: one.arrival_ms),
+        _row("TTFT", lockstep, lambda one: one.ttft_ms),
+        _row("ITL", lockstep, lambda one: one.itl_ms),
+        _cpu_row(lockstep),
+        f"| **one client**: CPU, ms | {figures.cost_ms['baseline']:.1f} | {figures.cost_ms['llmload']:.2f} | |",
+        _spawn_row(f"**{size.spawned} users at once**: longest freeze, ms", figures, lambda one: one.freeze_ms),
+        _spawn_row("until the last request is at the server, ms", figures, lambda one: one.arrived_ms),
+    ]
+    requests = sum(one.sent for one in _rounds(figures))
+    notes = NOTES.format(load=load, rounds=size.rounds, requests=f"{requests:,}", machine=_machine())
+    return "\n".join([HEAD, *rows, "", notes])
+
+
+def write(text: str, readme: str) -> str:
+    """Return `readme` with `text` between its marks."""
+    begin, end = "<!-- bench:begin -->", "<!-- bench:end -->"
+    found, count = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}\n{end}", readme, flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(f"README.md has {count} places for the table, not 1")
+    return found
+
+
+def _rounds(figures: Figures) -> list[Round]:
+    return [one for part in (figures.paced, figures.lockstep) for rounds in part.values() for one in rounds]
+
+
+def _row(name: str, arms: dict[str, list[Round]], errors_ms: Callable[[Round], Sequence[float]]) -> str:
+    return _line(name, *(_errors([errors_ms(one) for one in arms.get(arm, [])]) for arm in (*CLIENTS, "locust")))
+
+
+def _errors(rounds: Sequence[Sequence[float]]) -> str:
+    rounds = [one for one in rounds if one]
+    if not rounds:
+        return ""
+    sizes = [[abs(error) for error in one] for one in rounds]
+    p50, p99 = (median(percentile(one, percent) for one in sizes) for percent in (50, 99))
+    signed = median(percentile(one, 50) for one in rounds)
+    return f"{p50:.2f} / {p99:.2f} ({round(signed, 2) + 0.0:+.2f})"  # + 0.0: there is no -0.00
+
+
+def _cpu_row(arms: dict[str, list[Round]]) -> str:
+    cpu_us = {arm: median(one.cpu_us for one in rounds) for arm, rounds in arms.items()}
+    cells = [f"{cpu_us[arm]:.0f} ({cpu_us[arm] / cpu_us['baseline']:.2f} ×)" for arm in cpu_us]
+    return _line("CPU per token event, µs", *cells, *[""] * (3 - len(cells)))
+
+
+def _spawn_row(name: str, figures: Figures, value_ms: Callable[[Spawn], float]) -> str:
+    baseline, llmload = (f"{median(value_ms(one) for one in figures.spawns[arm]):,.0f}" for arm in CLIENTS)
+    return _line(name, baseline, "", llmload)
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _machine() -> str:
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("locust", "gevent", "httpx", "sseclient-py"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    system = f"{cores} cores ({platform.machine()}), {platform.system()}"
+    return f"{system}, Python {platform.python_version()}, {libraries}."
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the bench and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure what llmload's numbers are worth.")
+    parser.add_argument("--quick", action="store_true", help="a short run, whose figures say little")
+    parser.add_argument("--write", action="store_true", help="also put the table into README.md")
+    options = parser.parse_args(arguments)
+    size = QUICK if options.quick else FULL
+    begin_s = time.monotonic()
+    text = table(measure(size), size)
+    print(text)
+    print(f"\n{time.monotonic() - begin_s:.0f} s", file=sys.stderr)
+    if options.write:
+        path = ROOT / "README.md"
+        path.write_text(write(text, path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
