@@ -242,6 +242,7 @@ class _Attempt:
             finish_reason=timeline.finish_reason,
             client_lag_s=around.lag_since(self._now_ns),
             reused=stamps.reused if stamps.sent_ns else None,
+            reconnects=stamps.reconnects,
             malformed_events=timeline.malformed_events,
             invalid_bytes=self._reader.invalid_bytes,
             compressed=exchange.compressed if exchange else False,

@@ -110,6 +110,8 @@ class Completion:
 
     # the wire
     reused: bool | None = None
+    reconnects: int = 0
+    """Times it was sent again, on a new connection, because the kept one was gone before any byte of an answer."""
     malformed_events: int = 0
     invalid_bytes: int = 0
     compressed: bool = False

@@ -67,6 +67,8 @@ class Stamps:
     connect_ns: int | None = None
     tls_ns: int | None = None
     reused: bool | None = None
+    reconnects: int = 0
+    """Times the request was sent again because a kept connection was gone."""
 
     @property
     def setup_ns(self) -> int:

@@ -54,7 +54,11 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
             **{name: total.counts[name] for name in _STREAM},
             "tokens_per_event": _tokens_per_event(total),
         },
-        "connections": {"new": total.counts["new_connection"], "reused": total.counts["reused"]},
+        "connections": {
+            "new": total.counts["new_connection"],
+            "reused": total.counts["reused"],
+            "stale": total.counts["stale"],
+        },
         "stamps": _by_count(total.stamps),
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
         "scenarios": {name: _scenario(tally, run) for name, tally in tallies.scenarios().items()},

@@ -83,6 +83,7 @@ class Tally:
                 counts[name] += 1
         if completion.reused is not None:
             counts["reused" if completion.reused else "new_connection"] += 1
+        counts["stale"] += completion.reconnects
         counts[f"input_tokens_{outcome}"] += completion.input_tokens or 0
         counts[f"output_tokens_{outcome}"] += completion.output_tokens or 0
         self.stamps[completion.stamps] += 1

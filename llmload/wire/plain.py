@@ -19,6 +19,10 @@ from llmload.timeline import Stamps
 from llmload.wire.exchange import WireError
 from llmload.wire.tls import shared_context
 
+STALE_S = 1.0
+"""A server that ends an idle connection just as a request goes out on it is heard of within a round trip; a connection
+that breaks later than this broke while the server had the request."""
+
 
 class PlainWire:
     """One httpx client: its own connections, the process's TLS context, proxies from the environment."""
@@ -36,7 +40,23 @@ class PlainWire:
     def open(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
     ) -> PlainExchange:
-        """See `Wire.open`."""
+        """See `Wire.open`.
+
+        A kept connection that the server was ending when the request went out on it is no failure of the request: it
+        goes out once more, on a new one, and the stamps count from there. RFC 9110, section 9.2.2, lets a client do so
+        for a POST only when it knows that repeating does no harm: a chat completion leaves nothing behind.
+        """
+        try:
+            return self._send(method, url, headers=headers, body=body, stamps=stamps)
+        except WireError as error:
+            if not _is_stale(error.__cause__, stamps):
+                raise
+        stamps.reconnects += 1
+        return self._send(method, url, headers=headers, body=body, stamps=stamps)
+
+    def _send(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
+    ) -> PlainExchange:
         phases = _Phases(stamps)
         try:
             request = self._client.build_request(
@@ -114,6 +134,16 @@ class _Phases:
             self._began_ns = monotonic_ns()
         elif name.endswith(".start_tls.complete"):
             stamps.tls_ns = monotonic_ns() - self._began_ns
+
+
+def _is_stale(error: BaseException | None, stamps: Stamps) -> bool:
+    """Whether a kept connection turned out to be gone before any of the answer came."""
+    gone = isinstance(error, (httpx.ReadError, httpx.WriteError)) or (
+        isinstance(error, httpx.RemoteProtocolError) and "without sending a response" in str(error)
+    )
+    if not gone or not stamps.reused or stamps.headers_ns is not None or stamps.sent_ns is None:
+        return False
+    return not stamps.reconnects and monotonic_ns() - stamps.sent_ns < STALE_S * 1e9
 
 
 def _wire_error(error: BaseException, *, head: bool) -> WireError:
