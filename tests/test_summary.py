@@ -193,6 +193,15 @@ def test_repeated_prompts_are_told() -> None:
     assert not any("repeats" in warning for warning in few)
 
 
+def test_requests_that_were_sent_again_are_told() -> None:
+    """A reconnect is no failure, but it is never silent (HTTP-14)."""
+    summary = summary_of(completion(reused=False, reconnects=1), completion(reused=True))
+    assert summary["connections"] == {"new": 1, "reused": 1, "stale": 1}
+    assert "1 requests were sent again, because the server had ended the kept connection without a word." in (
+        summary["warnings"]
+    )
+
+
 def test_a_clean_run_has_no_warning() -> None:
     """Nothing to doubt, nothing said."""
     good = completion(ttft_s=0.1, gaps_us=(20_000,), e2e_s=0.12, closed_s=0.13, output_tokens=2, usage_source="server")

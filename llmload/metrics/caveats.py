@@ -37,6 +37,8 @@ def _about_requests(summary: Mapping[str, Any]) -> Iterator[str]:
     served, repeated = summary["prompts"]["served"], summary["prompts"]["repeated"]
     if served and repeated and repeated / served > REPEATED_SHARE:
         yield f"{_of(repeated, served)} prompts were repeats, which a server can answer from its prefix cache."
+    if stale := summary["connections"]["stale"]:
+        yield f"{stale} requests were sent again, because the server had ended the kept connection without a word."
 
 
 def _about_tokens(summary: Mapping[str, Any]) -> Iterator[str]:
