@@ -30,7 +30,9 @@ in all, every one found in the server's log.
 stamp of its arrival − the server's before the write; TTFT has both errors in it, and the way there and back.
 In lockstep all streams get their tokens at the same moments, so a client is late by what stands before it in the queue.
 CPU is that of the whole process, the cost of its requests included. The first column's clients keep httpx's own \
-timeouts, and each makes its own TLS context where clients are made.
+timeouts; in the last three rows each of them loads a TLS context of its own, which is httpx's default.
+*Without a core* is the time in which a client could run while others had the machine, the server among them; it \
+shows in the p99.
 {machine}"""
 
 
@@ -61,7 +63,7 @@ class Figures:
 
 
 def measure(size: Size) -> Figures:
-    """Measure everything; about four minutes for `FULL`.
+    """Measure everything; three and a half minutes for `FULL`.
 
     Raises:
         RuntimeError: a request failed, or is missing from the server's log.
@@ -92,11 +94,13 @@ def table(figures: Figures, size: Size) -> str:
         _row("TTFT", paced, lambda one: one.ttft_ms),
         _row("ITL", paced, lambda one: one.itl_ms),
         _cpu_row(paced),
+        _wait_row(paced),
         _row("**the same in lockstep**: sent", lockstep, lambda one: one.start_ms),
         _row("first token", lockstep, lambda one: one.arrival_ms),
         _row("TTFT", lockstep, lambda one: one.ttft_ms),
         _row("ITL", lockstep, lambda one: one.itl_ms),
         _cpu_row(lockstep),
+        _wait_row(lockstep),
         f"| **one client**: CPU, ms | {figures.cost_ms['baseline']:.1f} | {figures.cost_ms['llmload']:.2f} | |",
         _spawn_row(f"**{size.spawned} users at once**: longest freeze, ms", figures, lambda one: one.freeze_ms),
         _spawn_row("until the last request is at the server, ms", figures, lambda one: one.arrived_ms),
@@ -135,8 +139,16 @@ def _errors(rounds: Sequence[Sequence[float]]) -> str:
 
 def _cpu_row(arms: dict[str, list[Round]]) -> str:
     cpu_us = {arm: median(one.cpu_us for one in rounds) for arm, rounds in arms.items()}
-    cells = [f"{cpu_us[arm]:.0f} ({cpu_us[arm] / cpu_us['baseline']:.2f} ×)" for arm in cpu_us]
+    cells = [f"{value:.0f} ({value / cpu_us['baseline']:.2f} ×)" for value in cpu_us.values()]
     return _line("CPU per token event, µs", *cells, *[""] * (3 - len(cells)))
+
+
+def _wait_row(arms: dict[str, list[Round]]) -> str:
+    cells = []
+    for rounds in arms.values():
+        shares = [one.waited_percent for one in rounds if one.waited_percent is not None]
+        cells.append(f"{median(shares):.1f}" if shares else "n/a")
+    return _line("without a core, % of the time", *cells, *[""] * (3 - len(cells)))
 
 
 def _spawn_row(name: str, figures: Figures, value_ms: Callable[[Spawn], float]) -> str:

@@ -24,6 +24,7 @@ import gevent  # noqa: E402
 import httpx  # noqa: E402
 
 from bench import baseline  # noqa: E402
+from bench.window import Window  # noqa: E402
 from llmload.client import Client, Surroundings, WallClock  # noqa: E402
 from llmload.config import Settings  # noqa: E402
 from llmload.protocols.openai_chat import OpenAIChat  # noqa: E402
@@ -86,7 +87,7 @@ def carry(arm: str, url: str, *, users: int, spread_s: float, warm_s: float, win
     """Let users, who start evenly over `spread_s`, send request after request; measure `window_s` after `warm_s`.
 
     Returns:
-        Every answer; how many requests were sent; the window, monotonic nanoseconds; CPU seconds spent in it.
+        Every answer; how many requests were sent; and what `Window.end` returns.
     """
     answers: list[list[Any]] = []
     numbers = count(1)
@@ -101,11 +102,11 @@ def carry(arm: str, url: str, *, users: int, spread_s: float, warm_s: float, win
 
     greenlets = [gevent.spawn(user, ask, place) for place, ask in enumerate(asks)]
     gevent.sleep(begin_s + warm_s - time.monotonic())
-    from_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+    window = Window()
     gevent.sleep(end_s - time.monotonic())
-    to_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu_ns
+    measured = window.end()
     gevent.joinall(greenlets, raise_error=True)
-    return {"answers": answers, "sent": next(numbers) - 1, "window_ns": [from_ns, to_ns], "cpu_s": cpu_ns / 1e9}
+    return {"answers": answers, "sent": next(numbers) - 1, **measured}
 
 
 def cost(*, clients: int, batches: int) -> dict[str, float]:

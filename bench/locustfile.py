@@ -17,6 +17,8 @@ from typing import Any
 import gevent
 from locust import events
 
+from bench.window import Window
+
 BENCH = json.loads(os.environ["BENCH"])
 places = count()
 marks: dict[str, int] = {}
@@ -60,7 +62,7 @@ else:
 
     from bench import baseline
 
-    class Plain(Placed, User):  # type: ignore[no-redef]
+    class Plain(Placed, User):
         """A user with an httpx client, made as the documentation shows it."""
 
         def __init__(self, environment: Any) -> None:
@@ -87,14 +89,8 @@ def watch(environment: Any, probe: Probe) -> None:
     while "first_ns" not in marks:
         gevent.sleep(0.01)
     gevent.sleep(BENCH["warm_s"])
-    from_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+    window = Window()
     gevent.sleep(BENCH["window_s"])
-    to_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu_ns
-    result = {
-        "window_ns": [from_ns, to_ns],
-        "cpu_s": cpu_ns / 1e9,
-        "first_ns": marks["first_ns"],
-        "freeze_ms": probe.longest_ns / 1e6,
-    }
+    result = {**window.end(), "first_ns": marks["first_ns"], "freeze_ms": probe.longest_ns / 1e6}
     Path(BENCH["out"]).write_text(json.dumps(result), encoding="ascii")
     environment.runner.quit()

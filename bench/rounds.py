@@ -57,13 +57,15 @@ class Round:
     """What one arm did in one round. Errors are client minus server, milliseconds, see `truth.Errors`.
 
     They are of requests that began inside the window and of gaps inside it. `cpu_us` is the CPU time of the process
-    per token event of the window. `sent`, `matched` (found in the server's log) and `shared_reads` (token events
+    per token event of the window, `waited_percent` the share of the window in which it could run and had no core, None
+    where the system does not say. `sent`, `matched` (found in the server's log) and `shared_reads` (token events
     that shared a read with a later one) count the whole round.
     """
 
     sent: int
     matched: int
     cpu_us: float
+    waited_percent: float | None
     shared_reads: int
     start_ms: list[float]
     arrival_ms: list[float]
@@ -159,7 +161,7 @@ def _answer(completion: Completion) -> Answer:
 
 
 def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Round:
-    from_ns, to_ns = carried["window_ns"]
+    (from_ns, to_ns), waited_s = carried["window_ns"], carried["waited_s"]
     answers = {answer.id: answer for answer in carried["answers"]}
     matched = [one for one in records if one["request_id"] in answers]
     every = [(one, errors(answers[one["request_id"]], one, from_ns=from_ns, to_ns=to_ns)) for one in matched]
@@ -167,6 +169,7 @@ def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
     return Round(
         sent=carried["sent"],
         matched=len(matched),
+        waited_percent=None if waited_s is None else waited_s * 1e11 / (to_ns - from_ns),
         cpu_us=carried["cpu_s"] * 1e6 / max(1, tokens_between(records, from_ns, to_ns)),
         shared_reads=sum(each - 1 for answer in answers.values() for each in answer.events_per_read or ()),
         start_ms=_ms(one.start_ns for one in begun),

@@ -51,8 +51,8 @@ class Settings:
     ask_usage: bool = True
     max_tokens_field: str = "max_tokens"
     prompts: str | None = None
-    unique_prompts: bool | None = None
-    """None: prompts of the shipped set get a nonce when they come a second time, those of a file never."""
+    unique_prompts: str = "auto"
+    """When a prompt gets a nonce; `auto`: those of the shipped set when they come again, those of a file never."""
     seed: int = 1
     think_time: str = "0"
     deadlines: Deadlines = Deadlines()
@@ -120,9 +120,7 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
         ask_usage=_switch(options, "usage", default=True),
         max_tokens_field=_choice(options, "max_tokens_field", ("max_tokens", "max_completion_tokens")),
         prompts=_text(options, "prompts"),
-        unique_prompts=None
-        if _text(options, "unique_prompts") is None
-        else _switch(options, "unique_prompts", default=False),
+        unique_prompts=_choice(options, "unique_prompts", ("auto", "always", "repeats", "never")),
         seed=_integer(options, "seed", low=0, high=2**63) or 0,
         think_time=_text(options, "think_time") or "0",
         deadlines=Deadlines(
@@ -226,7 +224,7 @@ def _switch(options: Mapping[str, Any], name: str, *, default: bool) -> bool:
 def _choice(options: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
     text = _text(options, name) or known[0]
     if text not in known:
-        raise SetupError(f"{_flag(name)} {text!r} is unknown", f"use {nearest(text, known)[0]}")
+        raise SetupError(f"{_flag(name)} {text!r} is unknown", f"use one of {', '.join(nearest(text, known))}")
     return text
 
 

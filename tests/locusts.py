@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,12 @@ LOCUST = Path(sys.executable).with_name("locust")
 LLMLOAD = Path(sys.executable).with_name("llmload")
 
 
+def free_port():
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
 class Locust:
     """One `locust` process, its process group and its run directory.
 
@@ -30,6 +37,10 @@ class Locust:
         self._output = Path(tempfile.mkdtemp(dir=folder)) / "output"
         command = [str(LOCUST), "-f", str(ROOT / locustfile), "--run-dir", str(self.runs), "--loglevel", "INFO"]
         command += ["--headless", "--only-summary"] if headless else []
+        if "--processes" in args:
+            # not Locust's default port: another test run on this machine may be using it
+            port = str(free_port())
+            command += ["--master-port", port, "--master-bind-port", port]
         clean = {
             name: value for name, value in os.environ.items() if "API_KEY" not in name and "PROXY" not in name.upper()
         }

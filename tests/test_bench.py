@@ -80,5 +80,5 @@ def test_every_request_of_a_small_run_is_matched():
     assert [len(one.start_ms) == len(one.ttft_ms) for (one,) in rounds] == [True, True, False, True, True]
     assert {arm: len(spawns) for arm, spawns in figures.spawns.items()} == {"baseline": 1, "llmload": 1}
     lines = table(figures, TINY).splitlines()
-    assert [line.count("|") for line in lines[:15]] == [5] * 15
-    assert lines[15] == ""
+    assert [line.count("|") for line in lines[:17]] == [5] * 17
+    assert lines[17] == ""

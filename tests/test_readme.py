@@ -1,6 +1,6 @@
 """The README is true: its option table, its demo output, and the files that it points to.
 
-    python -m tests.test_readme      writes the option table and the output of a demo run into README.md
+python -m tests.test_readme      writes the option table and the output of a demo run into README.md
 """
 
 import re
@@ -28,8 +28,7 @@ def option_table():
     rows = ["| option | default | |", "|---|---|---|"]
     for option in OPTIONS:
         flag = f"`{option.flag} {option.metavar}`" if option.metavar else f"`{option.flag}`"
-        default = {True: "on", False: "off", None: ""}.get(option.default, f"`{option.default}`")
-        rows.append(f"| {flag} | {default} | {option.help.replace('|', '/')} |")
+        rows.append(f"| {flag} | {option.shown_default} | {option.help} |")
     return "\n".join(rows) + "\n"
 
 

@@ -197,8 +197,9 @@ def test_requests_that_were_sent_again_are_told() -> None:
     """A reconnect is no failure, but it is never silent (HTTP-14)."""
     summary = summary_of(completion(reused=False, reconnects=1), completion(reused=True))
     assert summary["connections"] == {"new": 1, "reused": 1, "stale": 1}
-    assert "1 requests were sent again, because the server had ended the kept connection without a word." in (
-        summary["warnings"]
+    assert (
+        "1 requests were sent again, because the server had ended the kept connection without a word."
+        in (summary["warnings"])
     )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from llmload.mock.process import MockProcess
-from tests.locusts import Locust, check_ledger, run_locust
+from tests.locusts import Locust, check_ledger, free_port, run_locust
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_when_all_workers_are_lost_the_run_stops_at_once(tmp_path, mock):
 def test_master_and_workers_by_hand(tmp_path):
     """`--master` and `--worker` as on several machines; the key comes from each process's own environment."""
     with MockProcess("--ttft-ms", "50", "--itl-ms", "10", "--tokens", "20", "--api-key", "right-key-1") as locked:
-        port = 5600 + os.getpid() % 300
+        port = free_port()
         key = {"LLMLOAD_API_KEY": "right-key-1"}
         master = Locust(
             tmp_path, "--master", "--master-bind-port", port, "--expect-workers", 1, "-u", 4, "-r", 4, "-t", "4s",
@@ -111,7 +111,7 @@ def test_master_and_workers_by_hand(tmp_path):
 
 def test_a_worker_that_cannot_run_stops_the_test(tmp_path, mock):
     """DIST-11: a worker with another prompts file is named; nothing is measured with half of the plan."""
-    port = 5900 + os.getpid() % 90
+    port = free_port()
     for folder, text in (("m", "one\ntwo\n"), ("w", "three\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "p.txt").write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,15 +28,22 @@ def run(args: argparse.Namespace) -> int:
         raise SetupError("--users, --seconds and --processes must be at least 1", "leave them out for 20, 20 and 2")
     mock_options = ("--ttft-ms", "200", "--itl-ms", "20", "--tokens", "64", "--slots", "16")
     with MockProcess(*mock_options) as mock, tempfile.TemporaryDirectory() as folder:
+        port = str(_free_port())
         command = [
             str(Path(sys.executable).with_name("locust")),
             "-f", _locustfile(folder), "--headless", "--only-summary",
             "--host", mock.url, "--model", "mock", "--max-tokens", "64", "--run-dir", args.run_dir,
             "-u", str(args.users), "-r", str(args.users), "-t", f"{args.seconds}s",
-            "--processes", str(args.processes),
+            "--processes", str(args.processes), "--master-port", port, "--master-bind-port", port,
         ]  # fmt: skip
         print("$", " ".join(command), flush=True)
         return subprocess.run(command, check=False).returncode
+
+
+def _free_port() -> int:
+    """Return a port for master and workers: Locust's own may be in use by another test on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _locustfile(folder: str) -> str:

@@ -32,7 +32,6 @@ class Option:
     help: str
     in_web: bool = True
     repeats: bool = False
-    switch: bool = False
 
     @property
     def name(self) -> str:
@@ -41,6 +40,12 @@ class Option:
     @property
     def variable(self) -> str:
         return f"LLMLOAD_{self.name.upper()}"
+
+    @property
+    def shown_default(self) -> str:
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        return self.default or ""
 
 
 OPTIONS = (
@@ -61,9 +66,9 @@ OPTIONS = (
         "--stream",
         None,
         True,
-        "Stream the answers (--no-stream: wait for the whole answer; no TTFT, ITL, TPOT)",
+        "Stream the answers; without it there is no TTFT, ITL and TPOT",
     ),
-    Option("--usage", None, True, "Ask the server for token counts in the stream (stream_options.include_usage)"),
+    Option("--usage", None, True, "Ask the server for token counts in the stream, stream_options.include_usage"),
     Option(
         "--prompts",
         "FILE",
@@ -72,9 +77,10 @@ OPTIONS = (
     ),
     Option(
         "--unique-prompts",
-        None,
-        False,
-        "Begin every prompt with a nonce, so that no prefix cache can serve it",
+        "WHEN",
+        "auto",
+        "Begin prompts with a nonce, so that no prefix cache can serve them: always, never, repeats (when one comes "
+        "again) or auto (repeats for the shipped prompts, never for a file)",
     ),
     Option("--seed", "N", "1", "Seed of the order of the prompts"),
     Option("--think-time", "S", "0", "Pause of a user between requests, seconds: 2, 1-3 or exp:2"),
@@ -113,10 +119,13 @@ def _print_group() -> None:
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
     group = parser.add_argument_group("llmload options", f"For locustfiles with a ChatUser. {ABOUT}")
     for option in OPTIONS:
-        group.add_argument(
-            option.flag, default=option.default, help=f"{option.help} [{option.variable}]", **_kind(option)
-        )
+        group.add_argument(option.flag, default=option.default, help=_help(option), **_kind(option))
     print("\n" + parser.format_help().strip())
+
+
+def _help(option: Option) -> str:
+    default = f", default: {option.shown_default}" if option.shown_default else ""
+    return f"{option.help} [{option.variable}{default}]"
 
 
 def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
@@ -137,6 +146,6 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
 
 
 def _kind(option: Option) -> dict[str, Any]:
-    if option.switch or isinstance(option.default, bool):
+    if isinstance(option.default, bool):
         return {"action": argparse.BooleanOptionalAction}
     return {"action": "append" if option.repeats else "store", "metavar": option.metavar}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from locust import User
 
@@ -101,9 +101,10 @@ class Plan:
         self._random = random.Random(f"{self.settings.seed}/{worker_index}")
 
     def _unique(self, path: str | None) -> Unique:
-        if self.settings.unique_prompts is None:
+        chosen = self.settings.unique_prompts
+        if chosen == "auto":
             return "repeats" if path is None else "never"
-        return "always" if self.settings.unique_prompts else "never"
+        return cast(Unique, chosen)
 
     @property
     def served(self) -> dict[str, int]:
