@@ -112,7 +112,7 @@ class Load:
         events.llm_completion.fire(completion=completion, request=request, user=user)
 
     def report(self, *, repeats: Mapping[str, int], final: bool = False) -> dict[str, Any]:
-        """Return what has happened since the last report, as plain values for the way to the master.
+        """Return what has happened since the last report: plain values, and the `tallies` as they are.
 
         `number` counts the reports of this process, so that a report that is lost or comes twice is seen; the ledger
         is the whole run's so far, everything else is new since the report before.
@@ -126,7 +126,7 @@ class Load:
             "number": self._reports,
             "final": final,
             "ledger": self.ledger.to_wire(),
-            "tallies": tallies.to_wire(),
+            "tallies": tallies,
             "completions": pending,
             "client": {**self._lag.sample(), **repeats},
         }

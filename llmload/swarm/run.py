@@ -122,7 +122,7 @@ class Run:
         member.rss_bytes_max = max(member.rss_bytes_max, client["rss_bytes"])
         member.served, member.repeats = client["served"], client["repeats"]
         self._lags.record_many(client["lags_us"])
-        self.tallies.merge(Tallies.from_wire(report["tallies"]))
+        self.tallies.merge(report["tallies"])
         self.record.write(report["completions"])
 
     def save(self) -> None:

@@ -6,6 +6,7 @@ A local process carries load and collects it; a master only collects; a worker o
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import platform
@@ -230,6 +231,12 @@ class Session:
         if isinstance(self.workers, WorkerSide):
             index, name = self.workers.place(shared["members"])
         plan.deal(worker_index=index, worker_count=len(shared["members"]), run_id=str(shared["id"]))
+        # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
+        # and a full collection of everything that was loaded so far, now or ever again
+        shared_context()
+        PlainWire().close()
+        gc.collect()
+        gc.freeze()
         self._lag.start()
         self.load = Load(self.environment, run_id=str(shared["id"]), worker=name, lag=self._lag)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 from locust.runners import STATE_MISSING
 
+from llmload.metrics.tally import Tallies
 from llmload.swarm.run import Member
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Workers:
         report = data.pop("llmload", None)
         if report is not None and self._session.run is not None:
             self._names.setdefault(client_id, report["worker"])
-            self._session.run.absorb(report)
+            self._session.run.absorb({**report, "tallies": Tallies.from_wire(report["tallies"])})
 
     def _on_problem(self, environment: Any, msg: Any, **_: Any) -> None:
         run, name = self._session.run, self._names.get(msg.node_id)
@@ -180,7 +181,8 @@ class WorkerSide:
     def _on_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         session = self._session
         if session.load is not None and session.plan is not None and not session.ended.is_set():
-            data["llmload"] = session.load.report(repeats=session.plan.served, final=self._final)
+            report = session.load.report(repeats=session.plan.served, final=self._final)
+            data["llmload"] = {**report, "tallies": report["tallies"].to_wire()}
 
     def _on_stop(self, environment: Any, msg: Any, **_: Any) -> None:
         load = self._session.load
