@@ -55,7 +55,7 @@ class Ending:
         """Return why the run is being stopped now."""
         if self._signal is not None:
             return signal.Signals(self._signal).name
-        session, options = self._session, self._session.options
+        session, options = self._session, self._session.setup.options
         if session.is_master and session.runner.worker_count == 0:
             return "the last worker left"
         if options.get("run_time") and session.web_ui is None:
@@ -105,7 +105,7 @@ class Ending:
                 environment.process_exit_code = EXIT_INVALID
         elif not summary["run"]["valid"]:
             environment.process_exit_code = EXIT_INVALID
-        elif self._signal is not None and session.options.get("run_time") and session.web_ui is None:
+        elif self._signal is not None and session.setup.options.get("run_time") and session.web_ui is None:
             environment.process_exit_code = 128 + self._signal
 
     def _on_quit(self, **_: Any) -> None:

@@ -6,7 +6,7 @@ Read again at the start of each run, because the web form may have changed an op
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from locust import User
@@ -17,7 +17,6 @@ from llmload.errors import SetupError
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
-from llmload.swarm.lag import LagProbe
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
@@ -119,7 +118,15 @@ class Plan:
         """Return the next pause of a user, seconds."""
         return self.think_time.sample(self._random)
 
-    def around(self, cls: UserClass, *, worker: str, keeper: Keeper, clock: WallClock, lag: LagProbe) -> Surroundings:
+    def around(
+        self,
+        cls: UserClass,
+        *,
+        worker: str,
+        keeper: Keeper,
+        clock: WallClock,
+        lag_since: Callable[[int], float | None],
+    ) -> Surroundings:
         """Return what the clients of a class share."""
         target = self.targets[cls]
         return Surroundings(
@@ -130,7 +137,7 @@ class Plan:
             keeper=keeper,
             clock=clock,
             worker=worker,
-            lag_since=lag.worst_since,
+            lag_since=lag_since,
         )
 
     def request(

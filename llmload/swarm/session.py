@@ -8,37 +8,30 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
-import platform
 import random
-import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gevent
-import locust
 from gevent.event import Event
 from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
-import llmload
-from llmload.client import Client, WallClock
+from llmload.client import Client
 from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
-from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord, new_run_id
 from llmload.swarm import web
+from llmload.swarm.about import about_run
 from llmload.swarm.ending import Ending
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
-from llmload.swarm.plan import Plan, PromptShelf, UserClass
-from llmload.swarm.preflight import probe, proxy_in_use
+from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.run import Run
+from llmload.swarm.setup import Setup
 from llmload.swarm.workers import Workers, WorkerSide
-from llmload.wire.deadlines import Keeper
 from llmload.wire.plain import PlainWire
 from llmload.wire.tls import shared_context
 
@@ -81,15 +74,12 @@ class Session:
         self.plan: Plan | None = None
         self.load: Load | None = None
         self.run: Run | None = None
-        self.probed: Completion | None = None
         self.ended = Event()
         """Set while no run goes on."""
         self.ended.set()
         self._stopping = False
-        self._shelf = PromptShelf()
-        self._keeper = Keeper()
+        self.setup = Setup(environment)
         self._lag = LagProbe()
-        self._clock = WallClock()
         self._around: dict[UserClass, Any] = {}
         self._collector: gevent.Greenlet | None = None
         self.workers: Workers | WorkerSide | None = None
@@ -120,70 +110,12 @@ class Session:
             self.workers = Workers(self)
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
-        starts_itself = self.web_ui is None or self.options.get("autostart")
-        if starts_itself or (self.options.get("model") and self.options.get("host")):
-            self.prepare(self.options, with_probe=bool(starts_itself))
+        options = self.setup.options
+        starts_itself = self.web_ui is None or options.get("autostart")
+        if starts_itself or (options.get("model") and options.get("host")):
+            self.setup.prepare(options, with_probe=bool(starts_itself))
         else:
-            self.check_options(self.options)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options by name, with the host as it was given."""
-        parsed: Any = self.environment.parsed_options
-        host = self.environment.host
-        if host and has_secrets(host):
-            # Locust shows its host in logs, reports and the web page: it gets one without secrets, we keep the other
-            parsed.llmload_host = host
-            self.environment.host = parsed.host = shown_url(host)
-        kept = getattr(parsed, "llmload_host", None)
-        if kept and shown_url(kept) == self.environment.host:
-            host = kept
-        return {**vars(parsed), "host": host}
-
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Check the options that were given, as if those that the web form may still bring were there."""
-        self._plan(
-            {
-                **options,
-                "model": options.get("model") or "?",
-                "host": options.get("host") or "http://localhost",
-            }
-        )
-
-    def prepare(self, options: Mapping[str, Any], *, with_probe: bool = True) -> Plan:
-        """Check the options of a run and, where it is wanted, the server.
-
-        Raises:
-            SetupError: the run cannot start.
-        """
-        plan = self._plan(options)
-        RunRecord.check(plan.settings.run_dir)
-        for target in dict.fromkeys(plan.targets.values()):
-            proxy = proxy_in_use(target.url)
-            log.info("Load goes to POST %s%s", target.shown, f" through the proxy {proxy}" if proxy else "")
-        if with_probe and plan.settings.probe:
-            self.probed = self._probe(plan)
-        return plan
-
-    def _plan(self, options: Mapping[str, Any]) -> Plan:
-        return Plan(options, os.environ, self.chat_classes, self._shelf)
-
-    @property
-    def chat_classes(self) -> list[UserClass]:
-        """The `ChatUser` classes among the user classes of this test."""
-        return [cls for cls in self.environment.user_classes if hasattr(cls, "chat") and hasattr(cls, "scenario")]
-
-    def _probe(self, plan: Plan) -> Completion:
-        shared_context()
-        for cls, target in plan.targets.items():
-            around = plan.around(cls, worker="probe", keeper=self._keeper, clock=self._clock, lag=self._lag)
-            wire = PlainWire()
-            try:
-                completion = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
-            finally:
-                wire.close()
-            log.info("Probe of %s: %s", target.shown, _probe_text(completion))
-        return completion
+            self.setup.check_given(options)
 
     # a run
 
@@ -204,7 +136,7 @@ class Session:
         else:
             members = self.workers.ready() if isinstance(self.workers, Workers) else ["local"]
             shared = {"id": new_run_id(time.time(), random.SystemRandom()), "members": members}
-        plan = self.plan = self._plan(self.options)
+        plan = self.plan = self.setup.plan(self.setup.options)
         if isinstance(self.workers, WorkerSide) and shared.get("prompts") not in (None, plan.fingerprints):
             raise SetupError("this worker has other prompts than the master", "give both the same prompts file")
         shared["prompts"] = plan.fingerprints
@@ -219,7 +151,7 @@ class Session:
 
     def _begin_run(self, plan: Plan, run_id: str) -> None:
         record = RunRecord.create(plan.settings.run_dir, run_id)
-        self.run = Run(record, about=self._about(plan, run_id), abort_after=plan.settings.abort_after)
+        self.run = Run(record, about=about_run(self, plan, run_id), abort_after=plan.settings.abort_after)
         log.info("Run %s: the record goes to %s", run_id, record.path)
         self.ending.run_began()
         if isinstance(self.workers, Workers):
@@ -239,36 +171,6 @@ class Session:
         gc.freeze()
         self._lag.start()
         self.load = Load(self.environment, run_id=str(shared["id"]), worker=name, lag=self._lag)
-
-    def _about(self, plan: Plan, run_id: str) -> dict[str, Any]:
-        options = self.options
-        return {
-            "id": run_id,
-            "mode": "master" if self.is_master else "local",
-            "targets": {cls.__name__: target.shown for cls, target in plan.targets.items()},
-            "settings": plan.settings.shown(),
-            "locust": {
-                name: options.get(name)
-                for name in (
-                    "num_users",
-                    "spawn_rate",
-                    "run_time",
-                    "stop_timeout",
-                    "processes",
-                    "expect_workers",
-                )
-            },
-            "prompts": plan.fingerprints,
-            "command": plan.settings.redactor(plan.target).clean(" ".join(sys.argv), limit=4000),
-            "versions": {
-                "llmload": llmload.__version__,
-                "locust": locust.__version__,
-                "python": platform.python_version(),
-                "platform": platform.platform(),
-            },
-            "host": socket.gethostname(),
-            "probe": None if self.probed is None else self.probed.to_dict(),
-        }
 
     def _collect(self) -> None:
         """Once a second: take what the local load has done, look after workers, see whether going on makes sense."""
@@ -307,7 +209,11 @@ class Session:
         around = self._around.get(cls)
         if around is None:
             around = self._around[cls] = self.plan.around(
-                cls, worker=self.load.worker, keeper=self._keeper, clock=self._clock, lag=self._lag
+                cls,
+                worker=self.load.worker,
+                keeper=self.setup.keeper,
+                clock=self.setup.clock,
+                lag_since=self._lag.worst_since,
             )
         return Client(PlainWire(), around)
 
@@ -389,9 +295,3 @@ class Session:
                 self.ending.print_summary()
         self._lag.stop()
         self.ended.set()
-
-
-def _probe_text(completion: Completion) -> str:
-    ttft = "n/a" if completion.ttft_s is None else f"{completion.ttft_s * 1e3:.0f} ms"
-    tokens = "no token count" if completion.output_tokens is None else f"{completion.output_tokens} tokens"
-    return f"{completion.outcome}, {tokens} ({completion.usage_source or 'n/a'}), first token after {ttft}"

@@ -19,7 +19,7 @@ log = logging.getLogger("llmload")
 
 def guard_start(app: flask.Flask, session: Session) -> None:
     """Check the form of every start button, and the server behind it, before Locust starts or changes a run."""
-    prefix = session.options.get("web_base_path") or ""
+    prefix = session.setup.options.get("web_base_path") or ""
 
     def check() -> Any:
         request = flask.request
@@ -37,10 +37,10 @@ def guard_start(app: flask.Flask, session: Session) -> None:
 
 def _check_form(form: Mapping[str, str], session: Session) -> None:
     if session.ended.is_set():
-        session.prepare({**session.options, **form})
+        session.setup.prepare({**session.setup.options, **form})
     elif session.stopping:
         raise SetupError("the run before is still ending", "try again in a moment")
-    elif changed := [name for name, value in form.items() if value != _shown(session.options.get(name))]:
+    elif changed := [name for name, value in form.items() if value != _shown(session.setup.options.get(name))]:
         # Locust would take the values and show them, and the run would go on with the old ones
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         raise SetupError(f"{flags} cannot change while a run goes on", "stop it and start a new one")

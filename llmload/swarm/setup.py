@@ -1,0 +1,102 @@
+"""The set-up of this process: the options as they stand, what is wrong with them, and the server they point to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from locust.env import Environment
+
+from llmload.client import WallClock
+from llmload.records import Completion
+from llmload.redaction import has_secrets, shown_url
+from llmload.sinks.record import RunRecord
+from llmload.swarm.plan import Plan, PromptShelf, UserClass
+from llmload.swarm.preflight import probe, proxy_in_use
+from llmload.wire.deadlines import Keeper
+from llmload.wire.plain import PlainWire
+from llmload.wire.tls import shared_context
+
+log = logging.getLogger("llmload")
+
+
+class Setup:
+    """Reads and checks; nothing here is part of a run.
+
+    `keeper` and `clock` are shared by every client of this process; `probed` is the completion of the last probe.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._shelf = PromptShelf()
+        self.keeper = Keeper()
+        self.clock = WallClock()
+        self.probed: Completion | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name, with the host as it was given."""
+        parsed: Any = self._environment.parsed_options
+        host = self._environment.host
+        if host and has_secrets(host):
+            # Locust shows its host in logs, reports and the web page: it gets one without secrets, we keep the other
+            parsed.llmload_host = host
+            self._environment.host = parsed.host = shown_url(host)
+        kept = getattr(parsed, "llmload_host", None)
+        if kept and shown_url(kept) == self._environment.host:
+            host = kept
+        return {**vars(parsed), "host": host}
+
+    @property
+    def chat_classes(self) -> list[UserClass]:
+        """The `ChatUser` classes among the user classes of this test."""
+        return [cls for cls in self._environment.user_classes if hasattr(cls, "chat") and hasattr(cls, "scenario")]
+
+    def plan(self, options: Mapping[str, Any]) -> Plan:
+        """Return what a run with these options will send and where to.
+
+        Raises:
+            SetupError: they make no sense.
+        """
+        return Plan(options, os.environ, self.chat_classes, self._shelf)
+
+    def check_given(self, options: Mapping[str, Any]) -> None:
+        """Check the options that were given, as if those that the web form may still bring were there."""
+        missing = {"model": options.get("model") or "?", "host": options.get("host") or "http://localhost"}
+        self.plan({**options, **missing})
+
+    def prepare(self, options: Mapping[str, Any], *, with_probe: bool = True) -> Plan:
+        """Check the options of a run and, where it is wanted, the server.
+
+        Raises:
+            SetupError: the run cannot start.
+        """
+        plan = self.plan(options)
+        RunRecord.check(plan.settings.run_dir)
+        for target in dict.fromkeys(plan.targets.values()):
+            proxy = proxy_in_use(target.url)
+            log.info("Load goes to POST %s%s", target.shown, f" through the proxy {proxy}" if proxy else "")
+        if with_probe and plan.settings.probe:
+            self._probe(plan)
+        return plan
+
+    def _probe(self, plan: Plan) -> None:
+        shared_context()
+        for cls, target in plan.targets.items():
+            around = plan.around(
+                cls, worker="probe", keeper=self.keeper, clock=self.clock, lag_since=lambda _: None
+            )
+            wire = PlainWire()
+            try:
+                self.probed = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
+            finally:
+                wire.close()
+            log.info("Probe of %s: %s", target.shown, _text(self.probed))
+
+
+def _text(completion: Completion) -> str:
+    ttft = "n/a" if completion.ttft_s is None else f"{completion.ttft_s * 1e3:.0f} ms"
+    tokens = "no token count" if completion.output_tokens is None else f"{completion.output_tokens} tokens"
+    return f"{completion.outcome}, {tokens} ({completion.usage_source or 'n/a'}), first token after {ttft}"
