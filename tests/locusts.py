@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -61,13 +62,17 @@ class Locust:
     def text(self):
         return self._output.read_text(encoding="utf-8", errors="replace")
 
-    def until(self, words, seconds=30):
-        """Wait until the process has said something."""
+    def until(self, pattern, seconds=60):
+        """Wait until what the process has printed matches a regular expression."""
         give_up = time.monotonic() + seconds
-        while words not in self.text:
-            assert self.process.poll() is None, f"ended before {words!r}:\n{self.text}"
-            assert time.monotonic() < give_up, f"{words!r} never came:\n{self.text}"
+        while not re.search(pattern, self.text):
+            assert self.process.poll() is None, f"ended before {pattern!r}:\n{self.text}"
+            assert time.monotonic() < give_up, f"{pattern!r} never came:\n{self.text}"
             time.sleep(0.05)
+
+    def until_spawned(self):
+        """Wait until the users are there, however late Locust hears of it."""
+        self.until("All users spawned|Spawning is complete")
 
     def signal(self, number, *, group=False):
         """Send a signal to the process, or to its group as a terminal does."""

@@ -19,10 +19,10 @@ def mock():
         yield mock
 
 
-def started(tmp_path, mock, *args, until="All users spawned"):
+def started(tmp_path, mock, *args):
     mock.truth(clear=True)
     locust = Locust(tmp_path, "--host", mock.url, "--model", "mock", "-u", 6, "-r", 6, *args)
-    locust.until(until)
+    locust.until_spawned()
     return locust
 
 

@@ -68,7 +68,7 @@ def test_workers_share_the_prompts_without_overlap(tmp_path, mock):
 def test_a_lost_worker_makes_the_run_invalid(tmp_path, mock):
     """DIST-02: kill -9 one of two: code 4, the worker is named, its last known requests are in the ledger."""
     locust = distributed(tmp_path, mock, "--processes", 2, "-t", "14s")
-    locust.until("All users spawned")
+    locust.until_spawned()
     subprocess.run(["sleep", "4"], check=True)
     os.kill(locust.children()[0], signal.SIGKILL)
     assert locust.ends() == 4, locust.text
@@ -83,7 +83,7 @@ def test_a_lost_worker_makes_the_run_invalid(tmp_path, mock):
 def test_when_all_workers_are_lost_the_run_stops_at_once(tmp_path, mock):
     """DIST-03: the master does not wait for the end of the run time, and does not call it a success."""
     locust = distributed(tmp_path, mock, "--processes", 2, "-t", "300s")
-    locust.until("All users spawned")
+    locust.until_spawned()
     subprocess.run(["sleep", "4"], check=True)
     for pid in locust.children():
         os.kill(pid, signal.SIGKILL)
