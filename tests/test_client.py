@@ -9,6 +9,9 @@ import pytest
 from gevent.server import StreamServer
 
 from llmload.config import Deadlines
+from llmload.wire.fast import FastWire
+from llmload.wire.plain import PlainWire
+from tests import clients
 from tests.clients import ASK, Heard, client_for, complete
 from tests.scripted import CHUNKED, CLOSE, HOLD, LAST_CHUNK, RESET, body, chunk, head
 
@@ -16,6 +19,12 @@ DONE = b"data: [DONE]\n\n"
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+
+
+@pytest.fixture(autouse=True, params=[PlainWire, FastWire])
+def _each_wire(request, monkeypatch):
+    """Every test of this file holds on both wires."""
+    monkeypatch.setattr(clients, "WIRE", request.param)
 
 
 def token(text):
