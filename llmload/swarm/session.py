@@ -34,11 +34,11 @@ from llmload.swarm.ending import Ending
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
-from llmload.swarm.preflight import probe, proxy_in_use
+from llmload.swarm.preflight import probe
 from llmload.swarm.run import Run
 from llmload.swarm.workers import Workers, WorkerSide
+from llmload.wire.choose import open_wire, proxy_in_use
 from llmload.wire.deadlines import Keeper
-from llmload.wire.plain import PlainWire
 from llmload.wire.tls import shared_context
 
 COLLECT_S = 1.0
@@ -176,7 +176,7 @@ class Session:
         shared_context()
         for cls, target in plan.targets.items():
             around = plan.around(cls, worker="probe", keeper=self._keeper, clock=self._clock, lag=self._lag)
-            wire = PlainWire()
+            wire = open_wire(target.url)
             try:
                 completion = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
             finally:
@@ -302,7 +302,7 @@ class Session:
             around = self._around[cls] = self.plan.around(
                 cls, worker=self.load.worker, keeper=self._keeper, clock=self._clock, lag=self._lag
             )
-        return Client(PlainWire(), around)
+        return Client(open_wire(around.target.url), around)
 
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""

@@ -78,6 +78,9 @@ class PlainExchange:
                     yield data, now_ns
         except TRANSPORT_ERRORS as error:
             raise wire_error(error, head=True) from error
+        finally:
+            if self.compressed:
+                self.received_bytes = self._response.num_bytes_downloaded  # as it came, not as it was decoded
         self._stamps.closed_ns = monotonic_ns()
 
     def hand_over(self) -> None:
