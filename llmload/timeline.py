@@ -69,7 +69,8 @@ class Stamps:
     tls_ns: int | None = None
     reused: bool | None = None
     reconnects: int = 0
-    """How often the request was sent anew because a kept connection turned out to be closed."""
+    """How often the request was sent anew because a kept connection turned out to be closed. The other stamps are
+    those of the last time; what was lost before counts as pool wait."""
     source: str = "read"
     """Where arrivals come from: `kernel`, or `read` as soon as one of them was stamped in user space."""
 

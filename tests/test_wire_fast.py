@@ -1,8 +1,10 @@
 """HTTP/1.1 as servers really speak it, over the fast wire: framing, early answers, closed connections, TLS, bounds."""
 
+import contextlib
 import gc
 import json
 import os
+import ssl
 from dataclasses import replace
 from time import monotonic_ns
 
@@ -354,6 +356,38 @@ def test_encrypted_end_of_the_connection(secure):
         read(wire, secure.url)
     assert broken.value.kind == "truncated"
     wire.close()
+
+
+def test_a_goodbye_without_a_close_is_an_end():
+    """TLS: asyncio's servers say goodbye and wait up to 30 s before they close; the body has ended all the same."""
+    context = certificates.server_context()
+
+    def serve(sock, _):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        steps = [tls.do_handshake, lambda: tls.read(65536)]
+        while steps:
+            try:
+                steps[0]()
+                steps.pop(0)
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(65536))
+        tls.write(head() + b"hello")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        sock.sendall(outgoing.read())
+        gevent.sleep(5)
+
+    server = StreamServer(("127.0.0.1", 0), serve)
+    server.start()
+    wire = FastWire(ssl_context=certificates.trusting_context())
+    try:
+        with gevent.Timeout(3):
+            assert read(wire, f"https://127.0.0.1:{server.server_port}")[1] == b"hello"
+    finally:
+        wire.close()
+        server.stop(timeout=0.1)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

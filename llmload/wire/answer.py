@@ -15,6 +15,8 @@ parsing late harmless.
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpcore
 from gevent import get_hub
 from gevent.hub import Waiter
@@ -38,7 +40,7 @@ class Answer:
         head_only: see `Response`.
     """
 
-    def __init__(self, stream: TcpStream | TlsStream, watcher: object, *, head_only: bool = False) -> None:
+    def __init__(self, stream: TcpStream | TlsStream, watcher: Any, *, head_only: bool = False) -> None:
         self.response = Response(head_only=head_only)
         self.eager = True
         self._stream = stream
@@ -142,7 +144,7 @@ class Answer:
             data, arrival_ns = got
             if data:
                 self.response.feed(data, arrival_ns)
-            else:
+            if not data or self._stream.finished:
                 self.response.feed_eof(arrival_ns)
         except OSError as error:
             self._failed = httpcore.ReadError(str(error) or type(error).__name__)
@@ -154,12 +156,12 @@ class Answer:
     def _resume(self) -> None:
         if not self._reading:
             self._reading = True
-            self._watcher.start(self.read)  # type: ignore[attr-defined]
+            self._watcher.start(self.read)
 
     def _pause(self) -> None:
         if self._reading:
             self._reading = False
-            self._watcher.stop()  # type: ignore[attr-defined]
+            self._watcher.stop()
 
     def _wait(self) -> None:
         self._waiter = waiter = Waiter()

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator
 from enum import Enum, auto
 from time import monotonic_ns
+from typing import Any
 
 import gevent
 import httpcore
@@ -16,6 +17,7 @@ from gevent import get_hub
 
 from llmload.timeline import Stamps
 from llmload.wire.answer import READ, Answer
+from llmload.wire.arrival import kernel_stamps
 from llmload.wire.network import Network, TcpStream
 from llmload.wire.request import request_bytes
 from llmload.wire.tls import TlsStream
@@ -60,7 +62,7 @@ class Connection(httpcore.ConnectionInterface):
         self._context = ssl_context
         self._state = State.NEW
         self._stream: TcpStream | TlsStream | None = None
-        self._watcher: object = None
+        self._watcher: Any = None
         self._answer: Answer | None = None
         self._written = False
 
@@ -78,6 +80,7 @@ class Connection(httpcore.ConnectionInterface):
         now_ns = monotonic_ns()
         stamps.pool_wait_ns = now_ns - request.extensions.get("called_ns", now_ns)
         stamps.reused = self._state is State.IDLE
+        stamps.source = "kernel" if kernel_stamps() else "read"
         self._state = State.ACTIVE
         try:
             stream = self._stream
@@ -108,19 +111,18 @@ class Connection(httpcore.ConnectionInterface):
         began_ns = monotonic_ns()
         host = self._origin.host.decode("ascii")
         tcp = self._network.connect_tcp(host, self._origin.port)
-        self._stream = tcp
         connected_ns = monotonic_ns()
         stamps.dns_ns = tcp.dns_ns
         stamps.connect_ns = connected_ns - began_ns - (tcp.dns_ns or 0)
+        stream: TcpStream | TlsStream = tcp
         if self._origin.scheme == b"https":
             self._context.set_alpn_protocols(["http/1.1"])
-            self._stream = tcp.start_tls(self._context, request.extensions.get("sni_hostname") or host)
+            stream = tcp.start_tls(self._context, request.extensions.get("sni_hostname") or host)
             stamps.tls_ns = monotonic_ns() - connected_ns
-        stream: TcpStream | TlsStream = self._stream
         if self._state is State.CLOSED:
             stream.close()
             raise httpcore.ConnectError("the client was closed")
-        self._watcher = get_hub().loop.io(stream.fd, READ)
+        self._stream, self._watcher = stream, get_hub().loop.io(stream.fd, READ)
         return stream
 
     def _send(self, stream: TcpStream | TlsStream, answer: Answer, data: bytes, stamps: Stamps) -> None:
@@ -173,7 +175,7 @@ class Connection(httpcore.ConnectionInterface):
             answer.stop()
             answer.fail(httpcore.ReadError("the client was closed"))
         if self._watcher is not None:
-            self._watcher.close()  # type: ignore[attr-defined]
+            self._watcher.close()
             self._watcher = None
         if self._stream is not None:
             self._stream.close()

@@ -59,6 +59,9 @@ class TcpStream(httpcore.NetworkStream):
         dns_ns: what the look-up of its name took; None where there was none.
     """
 
+    finished = False
+    """Whether the other side has said that it is done; of TCP alone, the read without bytes says so."""
+
     def __init__(self, sock: socket.socket, *, dns_ns: int | None = None) -> None:
         self._sock = sock
         self.fd = sock.fileno()

@@ -43,6 +43,8 @@ class TlsStream(httpcore.NetworkStream):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
         self.fd = below.fd
         self.dns_ns = below.dns_ns
+        self.finished = False
+        """Whether the other side has said goodbye; its connection may stay open behind it."""
         self._shake_hands()
 
     @property
@@ -81,7 +83,7 @@ class TlsStream(httpcore.NetworkStream):
             return (b"".join(parts), arrival_ns) if parts else None
         except ssl.SSLEOFError:
             pass  # closed without a goodbye, as many servers do; HTTP knows whether something is missing
-        # an end that came with bytes shows again at the next read
+        self.finished = True
         return b"".join(parts), arrival_ns
 
     def seal(self, data: bytes) -> bytes:
