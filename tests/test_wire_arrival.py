@@ -1,19 +1,22 @@
 """Kernel stamps: exact conversions, clocks that step, and the truth test against a server's own log."""
 
+import json
 import statistics
 import struct
 import time
+from itertools import accumulate
 
 import gevent
 import pytest
-from gevent.server import StreamServer
 
+from llmload.mock.process import MockProcess
 from llmload.timeline import Stamps
-from llmload.wire import arrival
+from llmload.wire import arrival, connection, network
 from llmload.wire.arrival import SO_TIMESTAMPNS, Arrivals, kernel_stamps
 from llmload.wire.fast import FastWire
 from llmload.wire.plain import PlainWire
-from tests.scripted import CHUNKED, LAST_CHUNK, chunk, head
+from tests.playback import play
+from tests.scripted import body
 
 EPOCH_NS = 1_700_000_000 * 10**9
 
@@ -66,27 +69,25 @@ def test_a_read_without_a_stamp_is_stamped_when_it_comes_back(clock):
     assert (arrivals.stamp([]), arrivals.unstamped) == (6000, 1)
 
 
-def test_stamps_of_a_busy_client_are_the_kernels_own():
-    """STAT: while another greenlet blocks the loop 12 ms of every 15, reads are late and kernel stamps are not.
+def test_a_socket_without_the_option_is_read_all_the_same(scripted, monkeypatch):
+    """Where the option cannot be set, the answer is whole and its `stamps` say `read`."""
+    for module in (network, connection):
+        monkeypatch.setattr(module, "kernel_stamps", lambda: False)
+    scripted.plays(body("fine"))
+    wire, stamps = FastWire(), Stamps(asked_ns=0)
+    exchange = wire.open("POST", scripted.url, headers={}, body=b"", stamps=stamps)
+    assert [data for data, _ in exchange.chunks()] == [b"fine"]
+    exchange.close()
+    wire.close()
+    assert stamps.source == "read"
 
-    The server is a thread of its own that logs each write. Both wires run in the same loop at the same time.
+
+def test_stamps_of_a_busy_client_are_the_kernels_own():
+    """While another greenlet blocks the loop 12 ms of every 15, reads are late and kernel stamps are not.
+
+    Both wires read at the same time in the same loop; the truth is the log of a server in another process.
     """
     assert kernel_stamps()
-    written, tokens = {"/plain": [], "/fast": []}, 60
-    threads = gevent.get_hub().threadpool
-
-    def serve(sock, _):
-        # what the server writes, and when, must not depend on this loop: it blocks
-        path = sock.recv(65536).split()[1].decode()
-        raw = sock.dup()
-        raw.setblocking(True)
-        threads.apply(_write, (raw.fileno(), written[path], tokens))
-        raw.close()
-        sock.close()
-
-    server = StreamServer(("127.0.0.1", 0), serve)
-    server.start()
-    url = f"http://127.0.0.1:{server.server_port}"
     stop = []
 
     def hog():
@@ -96,44 +97,40 @@ def test_stamps_of_a_busy_client_are_the_kernels_own():
                 pass
             gevent.sleep(0.003)
 
-    def arrivals(wire, path):
-        stamps = Stamps(asked_ns=0)
-        exchange = wire.open("POST", url + path, headers={}, body=b"{}", stamps=stamps)
-        pairs = list(exchange.chunks())
-        exchange.close()
-        wire.close()
-        return pairs, stamps.source
-
-    busy = gevent.spawn(hog)
-    runs = [gevent.spawn(arrivals, PlainWire(), "/plain"), gevent.spawn(arrivals, FastWire(), "/fast")]
-    gevent.joinall(runs, timeout=30, raise_error=True)
-    stop.append(True)
-    busy.join()
-    server.stop(timeout=0.1)
-    late = {}
-    for run, path in zip(runs, ("/plain", "/fast"), strict=True):
-        # of several writes that one read took, the last one is the one whose arrival is known
-        count, errors = 0, []
-        for data, at_ns in run.value[0]:
-            count += data.count(b"data:")
-            errors.append(at_ns - written[path][count - 1])
-        assert count == tokens
-        assert min(errors) > -1_000_000
-        late[path] = statistics.median(errors)
-    assert (runs[0].value[1], runs[1].value[1]) == ("read", "kernel")
-    assert late["/fast"] < late["/plain"] / 4
+    with MockProcess("--ttft-ms", "100", "--itl-ms", "20", "--tokens", "60") as mock:
+        busy = gevent.spawn(hog)
+        runs = [
+            gevent.spawn(token_reads, wire, mock.url, name)
+            for name, wire in (("plain", PlainWire()), ("fast", FastWire()))
+        ]
+        gevent.joinall(runs, timeout=30, raise_error=True)
+        stop.append(True)
+        busy.join()
+        truth = {record["request_id"]: record["token_ns"] for record in mock.truth()}
+    (plain, fast), sources = zip(*(run.value for run in runs), strict=True)
+    late_ns = {"plain": lateness(plain, truth["plain"]), "fast": lateness(fast, truth["fast"])}
+    assert sources == ("read", "kernel")
+    assert min(map(min, late_ns.values())) > 0
+    assert statistics.median(late_ns["fast"]) < statistics.median(late_ns["plain"]) / 4
 
 
-def _write(fd, log, tokens):
-    """Write tokens 20 ms apart and log when, in a thread."""
-    import os
+def token_reads(wire, url, request_id):
+    """Return the reads that carried tokens, and where their stamps come from."""
+    stamps = Stamps(asked_ns=0)
+    headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
+    question = {"model": "mock", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+    exchange = wire.open(
+        "POST", url + "/chat/completions", headers=headers, body=json.dumps(question).encode(), stamps=stamps
+    )
+    pairs = list(exchange.chunks())
+    exchange.close()
+    wire.close()
+    played = play([data for data, _ in pairs], arrivals=[at_ns for _, at_ns in pairs])
+    return played.timeline.reads, stamps.source
 
-    from gevent.monkey import get_original
 
-    sleep = get_original("time", "sleep")
-    os.write(fd, head(CHUNKED))
-    for number in range(tokens):
-        sleep(0.02)
-        log.append(time.monotonic_ns())
-        os.write(fd, chunk(b"data: %d\n\n" % number))
-    os.write(fd, LAST_CHUNK)
+def lateness(reads, sent_ns):
+    """Return for each read how long after the write of its last token it is said to have come."""
+    seen = list(accumulate(read.events for read in reads))
+    assert seen[-1] == len(sent_ns)
+    return [read.arrival_ns - sent_ns[count - 1] for read, count in zip(reads, seen, strict=True)]
