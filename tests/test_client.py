@@ -337,6 +337,12 @@ def test_compressed_stream_is_read_and_marked(scripted):
     assert (completion.outcome, completion.text, completion.compressed) == ("ok", "a", True)
 
 
+def test_broken_compression_is_a_kind(scripted):
+    """ERR: what calls itself gzip and is none fails as a violation of HTTP."""
+    scripted.plays(head("Content-Encoding: gzip"), token("a"), CLOSE)
+    assert outcome(complete(scripted.url)) == ("failed", "protocol", 200)
+
+
 def test_garbage_on_one_endless_line_is_bounded(scripted):
     """Memory is bounded: a line that never ends fails as bad_stream."""
     scripted.plays(head(), *[b"x" * 1_000_000] * 12, CLOSE)

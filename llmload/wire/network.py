@@ -124,9 +124,6 @@ class TcpStream(httpcore.NetworkStream):
             self.close()
             raise
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._sock if info == "socket" else None
-
 
 def _resolve(host: str, port: int) -> tuple[list[tuple[Any, ...]], bool]:
     """Return the addresses of a host, and whether its name had to be looked up."""

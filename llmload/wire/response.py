@@ -32,8 +32,8 @@ class Response:
         self.pairs: list[tuple[bytes, int]] = []
         """Body as (bytes of one read, arrival), until somebody takes them."""
         self.pending_bytes = 0
-        self.received_bytes = 0
-        """All bytes that came, of whatever kind."""
+        self.raw_bytes = 0
+        """All bytes that came, head and framing too."""
         self.head_ns: int | None = None
         self.end_ns: int | None = None
         self._head_only = head_only
@@ -55,7 +55,7 @@ class Response:
             httpcore.RemoteProtocolError: this is not HTTP, or too much of it without a body.
         """
         had_head = self.has_head
-        self.received_bytes += len(data)
+        self.raw_bytes += len(data)
         try:
             self._parser.feed_data(data)  # type: ignore[union-attr]  # nobody feeds after `forget`
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -94,7 +94,7 @@ class Response:
         if self.complete:
             return
         if not self.has_head:
-            raise httpcore.ReadError("the server closed in the head" if self.received_bytes else "no answer")
+            raise httpcore.ReadError("the server closed in the head" if self.raw_bytes else "no answer")
         if not self._ends_with_the_connection():
             raise httpcore.ReadError("the server closed in the body")
         self.complete, self.end_ns = True, arrival_ns

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpcore
 import httpx
@@ -98,6 +98,3 @@ class TlsStream(httpcore.NetworkStream):
     def close(self) -> None:
         """Close without a goodbye: it could block, and says nothing that HTTP has not said."""
         self._below.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._tls if info == "ssl_object" else self._below.get_extra_info(info)
