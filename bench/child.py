@@ -30,8 +30,8 @@ from llmload.config import Settings  # noqa: E402
 from llmload.protocols.openai_chat import OpenAIChat  # noqa: E402
 from llmload.records import ChatRequest, Completion  # noqa: E402
 from llmload.target import Target  # noqa: E402
+from llmload.wire.choose import open_wire  # noqa: E402
 from llmload.wire.deadlines import Keeper  # noqa: E402
-from llmload.wire.plain import PlainWire  # noqa: E402
 from llmload.wire.tls import shared_context  # noqa: E402
 
 ASK = ChatRequest(messages=baseline.BODY["messages"], model="mock")  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def users_of(arm: str, url: str, users: int) -> list[Ask]:
     if arm == "llmload":
         around = surroundings(url)
         offset_ns = around.clock.unix_ns(0)
-        return [partial(ask_llmload, Client(PlainWire(), around), offset_ns) for _ in range(users)]
+        return [partial(ask_llmload, Client(open_wire(around.target.url), around), offset_ns) for _ in range(users)]
     # One TLS context for all spares the bench minutes; it has no part in what is measured here.
     return [partial(baseline.ask, httpx.Client(verify=shared_context()), url) for _ in range(users)]
 
@@ -115,10 +115,12 @@ def cost(*, clients: int, batches: int) -> dict[str, float]:
     httpx loads the certificates anew for each of its clients, so a batch of them has a tenth of `clients`.
     """
     around = surroundings("http://127.0.0.1:1/v1")
-    Client(PlainWire(), around)  # loads the certificates once, and what is imported late
+    Client(open_wire(around.target.url), around)  # loads the certificates once, and what is imported late
     return {
         "baseline": statistics.median(_mean_ms(httpx.Client, max(1, clients // 10)) for _ in range(batches)),
-        "llmload": statistics.median(_mean_ms(lambda: Client(PlainWire(), around), clients) for _ in range(batches)),
+        "llmload": statistics.median(
+            _mean_ms(lambda: Client(open_wire(around.target.url), around), clients) for _ in range(batches)
+        ),
     }
 
 

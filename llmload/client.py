@@ -190,6 +190,7 @@ class _Attempt:
         return self._ending(complete=True)
 
     def _stream(self, exchange: Exchange, watch: Watch) -> Failure | None:
+        watch.follow(exchange)
         for data, arrival_ns in exchange.chunks():
             for event in self._reader.feed(data, arrival_ns):
                 self._take(event, watch)
@@ -207,6 +208,8 @@ class _Attempt:
             watch.ending(event.arrival_ns, FINISHED_S)
         elif timeline.reads:
             watch.content(event.arrival_ns)
+        if first and self._exchange is not None:
+            self._exchange.eager = False  # the first token was worth a turn of its own, the others come in batches
         if first and self._stamps.origin_ns is not None:
             self._listener.first_token(self._request, (event.arrival_ns - self._stamps.origin_ns) / 1e9)
 
@@ -247,7 +250,7 @@ class _Attempt:
             invalid_bytes=self._reader.invalid_bytes,
             compressed=exchange.compressed if exchange else False,
             received_bytes=exchange.received_bytes if exchange else 0,
-            stamps=self._wire.stamps_source,
+            stamps=stamps.source,
             text=timeline.text,
             **measured,
         )

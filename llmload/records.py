@@ -78,6 +78,7 @@ class Completion:
     ttft_intended_s: float | None = None
     e2e_intended_s: float | None = None
     output_tps: float | None = None
+    written_s: float | None = None
     headers_s: float | None = None
     first_byte_s: float | None = None
     dns_s: float | None = None
@@ -111,7 +112,7 @@ class Completion:
     # the wire
     reused: bool | None = None
     reconnects: int = 0
-    """Times it was sent again, on a new connection, because the kept one was gone before any byte of an answer."""
+    """How often the request was sent anew because a kept connection turned out to be closed."""
     malformed_events: int = 0
     invalid_bytes: int = 0
     compressed: bool = False

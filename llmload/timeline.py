@@ -53,12 +53,13 @@ class Stamps:
     """When the client did what, for one request. None: it did not happen, or does not apply.
 
     `asked_ns` is when the user asked (in an open loop: the intended start), `sent_ns` when the first byte of
-    the request was handed to the kernel. Durations of the connection's set-up are None on a reused
-    connection.
+    the request was handed to the kernel, `written_ns` when the last one was. Durations of the connection's
+    set-up are None on a reused connection.
     """
 
     asked_ns: int
     sent_ns: int | None = None
+    written_ns: int | None = None
     headers_ns: int | None = None
     first_byte_ns: int | None = None
     closed_ns: int | None = None
@@ -68,7 +69,10 @@ class Stamps:
     tls_ns: int | None = None
     reused: bool | None = None
     reconnects: int = 0
-    """Times the request was sent again because a kept connection was gone."""
+    """How often the request was sent anew because a kept connection turned out to be closed. The other stamps are
+    those of the last time; what was lost before counts as pool wait."""
+    source: str = "read"
+    """Where arrivals come from: `kernel`, or `read` as soon as one of them was stamped in user space."""
 
     @property
     def setup_ns(self) -> int:

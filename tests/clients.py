@@ -8,7 +8,10 @@ from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
-from llmload.wire.plain import PlainWire
+from llmload.wire.fast import FastWire
+
+WIRE = FastWire
+"""What carries the requests, unless a test asks for another."""
 
 OPENED = []
 """Clients of the test that runs; closed at its end, see conftest."""
@@ -30,7 +33,7 @@ class Heard:
         self.completions.append(completion)
 
 
-def client_for(url, *, deadlines=None, keeper=None, **settings):
+def client_for(url, *, deadlines=None, keeper=None, wire=None, **settings):
     """Return a client whose deadlines are generous unless the test says otherwise."""
     settings = Settings(model="m", deadlines=deadlines or Deadlines(10, 10, 10, 20), **settings)
     target = Target.parse(url, path=OpenAIChat.path)
@@ -44,7 +47,7 @@ def client_for(url, *, deadlines=None, keeper=None, **settings):
         worker="test",
         lag_since=lambda since_ns: 0.0 if since_ns <= monotonic_ns() else None,
     )
-    OPENED.append(Client(PlainWire(), around))
+    OPENED.append(Client(wire or WIRE(), around))
     return OPENED[-1]
 
 

@@ -11,7 +11,10 @@ from gevent.server import StreamServer
 
 from llmload.config import Deadlines
 from llmload.mock.process import MockProcess
+from llmload.wire.fast import FastWire
+from llmload.wire.plain import PlainWire
 from llmload.wire.tls import shared_context
+from tests import clients
 from tests.clients import ASK, Heard, client_for, complete
 from tests.scripted import CHUNKED, CLOSE, HOLD, LAST_CHUNK, RESET, body, chunk, head
 
@@ -19,6 +22,12 @@ DONE = b"data: [DONE]\n\n"
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+
+
+@pytest.fixture(autouse=True, params=[PlainWire, FastWire])
+def _each_wire(request, monkeypatch):
+    """Every test of this file holds on both wires."""
+    monkeypatch.setattr(clients, "WIRE", request.param)
 
 
 def token(text):
@@ -329,6 +338,12 @@ def test_compressed_stream_is_read_and_marked(scripted):
     scripted.plays(head("Content-Encoding: gzip"), gzip.compress(token("a") + STOP + DONE), CLOSE)
     completion = complete(scripted.url)
     assert (completion.outcome, completion.text, completion.compressed) == ("ok", "a", True)
+
+
+def test_broken_compression_is_a_kind(scripted):
+    """ERR: what calls itself gzip and is none fails as a violation of HTTP."""
+    scripted.plays(head("Content-Encoding: gzip"), token("a"), CLOSE)
+    assert outcome(complete(scripted.url)) == ("failed", "protocol", 200)
 
 
 def test_garbage_on_one_endless_line_is_bounded(scripted):

@@ -7,7 +7,7 @@ import pytest
 
 from llmload.config import Deadlines
 from llmload.timeline import Stamps
-from llmload.wire.deadlines import NEVER, Expired, Keeper
+from llmload.wire.deadlines import BEHIND_S, NEVER, Expired, Keeper
 
 
 def watch(keeper, stamps, *limits, stream=True):
@@ -52,6 +52,47 @@ def test_expired_strikes_the_waiting_greenlet_once_and_only_inside():
     gevent.sleep(0.2)
     with watch(keeper, Stamps(asked_ns=0), None, None, None, None):
         gevent.sleep(0.1)
+
+
+class HeldBack:
+    """An exchange that holds something back: `hand_over` lets the request parse it."""
+
+    def __init__(self, oldest_ns, parse=lambda: None):
+        self.oldest_ns = oldest_ns
+        self.asked = 0
+        self._parse = parse
+
+    def hand_over(self):
+        self.asked += 1
+        if self.oldest_ns is not None:
+            self.oldest_ns = None
+            self._parse()
+
+
+def test_a_deadline_looks_at_what_has_come_before_it_strikes():
+    """TMO-02: an event that came in time and was not parsed yet puts the deadline off."""
+    keeper, now_ns = Keeper(), monotonic_ns()
+    one = watch(keeper, Stamps(asked_ns=0), 0.1, None, 0.3, None)
+    exchange = HeldBack(now_ns, lambda: one.content(monotonic_ns()))
+    one.follow(exchange)
+    with pytest.raises(Expired) as expired, one:
+        gevent.sleep(5)
+    assert expired.value.kind == "timeout_idle"
+    assert monotonic_ns() - now_ns >= 400_000_000
+    assert exchange.asked == 2
+
+
+def test_what_waits_is_asked_for_once_it_is_old():
+    """The keeper leaves fresh bytes alone and asks for those that have waited for `BEHIND_S`."""
+    one = watch(Keeper(), Stamps(asked_ns=0), None, None, None, None)
+    assert not one.behind(10**12)
+    one.follow(HeldBack(10**12))
+    limit_ns = 10**12 + int(BEHIND_S * 1e9)
+    assert (one.behind(limit_ns - 1), one.behind(limit_ns)) == (False, True)
+    one.follow(exchange := HeldBack(0))
+    with one:
+        gevent.sleep(0.2)
+    assert exchange.asked == 1
 
 
 def test_a_user_cannot_swallow_a_deadline():

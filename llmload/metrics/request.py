@@ -54,6 +54,7 @@ def _times(stamps: Stamps, timeline: Timeline, stream: bool) -> dict[str, float 
         "ttfa_s": _seconds(timeline.first_answer_ns, origin) if stream else None,
         "e2e_s": _seconds(timeline.last_token_ns, origin),
         "closed_s": _seconds(stamps.closed_ns, origin),
+        "written_s": _seconds(stamps.written_ns, origin),
         "headers_s": _seconds(stamps.headers_ns, origin),
         "first_byte_s": _seconds(stamps.first_byte_ns, origin),
         "dns_s": _seconds(stamps.dns_ns, 0),

@@ -10,14 +10,13 @@ import logging
 import os
 from dataclasses import replace
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from llmload.client import Client, Surroundings
 from llmload.config import KEY_VARIABLES, nearest
 from llmload.errors import SetupError
 from llmload.records import ChatRequest, Completion
-from llmload.redaction import shown_url
 from llmload.timeline import Stamps
+from llmload.wire.choose import proxy_in_use
 from llmload.wire.deadlines import Expired
 from llmload.wire.exchange import Wire, WireError
 
@@ -82,14 +81,6 @@ def offered_models(wire: Wire, around: Surroundings) -> list[str]:
     except (WireError, Expired):
         return []
     return around.protocol.read_models(body)
-
-
-def proxy_in_use(url: str) -> str | None:
-    """Return the proxy from the environment that a URL goes through, as it may be shown, or None."""
-    parts = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return None if proxy is None or proxy_bypass(parts.netloc) else shown_url(proxy)
 
 
 def _explained(wire: Wire, around: Surroundings, failed: Completion) -> SetupError:

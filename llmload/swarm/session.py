@@ -32,7 +32,7 @@ from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.run import Run
 from llmload.swarm.setup import Setup
 from llmload.swarm.workers import Workers, WorkerSide
-from llmload.wire.plain import PlainWire
+from llmload.wire.choose import open_wire
 from llmload.wire.tls import shared_context
 
 COLLECT_S = 1.0
@@ -166,7 +166,7 @@ class Session:
         # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
         # and a full collection of everything that was loaded so far, now or ever again
         shared_context()
-        PlainWire().close()
+        open_wire(plan.target.url).close()
         gc.collect()
         gc.freeze()
         self._lag.start()
@@ -215,7 +215,7 @@ class Session:
                 clock=self.setup.clock,
                 lag_since=self._lag.worst_since,
             )
-        return Client(PlainWire(), around)
+        return Client(open_wire(around.target.url), around)
 
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""

@@ -14,9 +14,9 @@ from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
-from llmload.swarm.preflight import probe, proxy_in_use
+from llmload.swarm.preflight import probe
+from llmload.wire.choose import open_wire, proxy_in_use
 from llmload.wire.deadlines import Keeper
-from llmload.wire.plain import PlainWire
 from llmload.wire.tls import shared_context
 
 log = logging.getLogger("llmload")
@@ -85,10 +85,8 @@ class Setup:
     def _probe(self, plan: Plan) -> None:
         shared_context()
         for cls, target in plan.targets.items():
-            around = plan.around(
-                cls, worker="probe", keeper=self.keeper, clock=self.clock, lag_since=lambda _: None
-            )
-            wire = PlainWire()
+            around = plan.around(cls, worker="probe", keeper=self.keeper, clock=self.clock, lag_since=lambda _: None)
+            wire = open_wire(target.url)
             try:
                 self.probed = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
             finally:

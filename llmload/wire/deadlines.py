@@ -3,6 +3,9 @@
 One greenlet a process looks at every request under way twenty times a second and throws `Expired` into the ones that
 are overdue, wherever they wait: in the pool, in DNS, in a handshake, in a read. No timer per read, and a server that
 keeps the socket busy with comments cannot put a deadline off.
+
+A wire may hold back what it has read (see `Exchange.eager`). Events in there move deadlines too, so the keeper asks
+for them before it throws, and whenever they have waited for `BEHIND_S`.
 """
 
 from __future__ import annotations
@@ -14,8 +17,12 @@ from gevent import get_hub, getcurrent
 
 from llmload.config import Deadlines
 from llmload.timeline import Stamps
+from llmload.wire.exchange import Exchange
 
 TICK_S = 0.05
+BEHIND_S = 0.5
+"""How long what was read may wait before it is parsed: long enough to spare most switches between greenlets, short
+enough for a live curve of tokens a second and for the second that an ended answer may stay open."""
 NEVER = 2**63
 
 
@@ -36,6 +43,7 @@ class Watch:
 
     __slots__ = (
         "_connecting",
+        "_exchange",
         "_greenlet",
         "_keeper",
         "_limits",
@@ -56,8 +64,13 @@ class Watch:
         self._greenlet = getcurrent()
         self._total_ns = _due(now_ns, limits.total_s)
         self._connecting = True
+        self._exchange: Exchange | None = None
         self.armed = False
         self._set("timeout_connect", _due(now_ns, limits.connect_s))
+
+    def follow(self, exchange: Exchange) -> None:
+        """The request waits in `exchange.chunks()` from now on."""
+        self._exchange = exchange
 
     def content(self, at_ns: int) -> None:
         """An event with content came at `at_ns`, at or after the first token."""
@@ -80,6 +93,11 @@ class Watch:
             self._set("timeout_first_token", _due(self._stamps.sent_ns, limit_s))
         return self.armed and now_ns >= self.due_ns
 
+    def behind(self, now_ns: int) -> bool:
+        """Whether something has waited for too long to be parsed."""
+        oldest_ns = None if self._exchange is None else self._exchange.oldest_ns
+        return oldest_ns is not None and now_ns - oldest_ns >= BEHIND_S * 1e9
+
     def __enter__(self) -> Watch:
         self.armed = True
         self._keeper.add(self)
@@ -89,8 +107,14 @@ class Watch:
         self.armed = False
         self._keeper.remove(self)
 
-    def throw_if_due(self) -> None:
-        """Called in the hub, where nothing can come between the check and the throw."""
+    def look(self) -> None:
+        """Let the request parse what has come, then throw if it is overdue still.
+
+        Called in the hub: `hand_over` comes back when the request waits again, and nothing can come between the
+        check and the throw.
+        """
+        if self.armed and self._exchange is not None:
+            self._exchange.hand_over()
         if self.overdue(monotonic_ns()):
             self.armed = False
             self._greenlet.throw(Expired(self.kind))
@@ -119,8 +143,8 @@ class Keeper:
         while self._watches:
             now_ns = monotonic_ns()
             for watch in self._watches:
-                if watch.overdue(now_ns):
-                    get_hub().loop.run_callback(watch.throw_if_due)
+                if watch.overdue(now_ns) or watch.behind(now_ns):
+                    get_hub().loop.run_callback(watch.look)
             gevent.sleep(TICK_S)
         self._greenlet = None
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from llmload import __version__
 from llmload.timeline import Stamps
+
+DEFAULT_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"llmload/{__version__}"}
+"""What every request says unless it says otherwise itself. Compression would hide when a token came."""
 
 
 class WireError(Exception):
@@ -45,6 +49,17 @@ class Exchange(Protocol):
     def received_bytes(self) -> int:
         """Bytes of the body so far."""
 
+    eager: bool
+    """True at first: `chunks` yields every read at once. Set to False, it may hold reads back and yield them in
+    batches; whoever sets it calls `hand_over` when `oldest_ns` is too long ago, and before a deadline strikes."""
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """Arrival of the oldest bytes that are held back, or None."""
+
+    def hand_over(self) -> None:
+        """Let `chunks` yield what has come. Called in the hub; returns when the reader of `chunks` waits again."""
+
     def chunks(self) -> Iterator[tuple[bytes, int]]:
         """Yield the body as (bytes of one read, monotonic arrival in ns), the stamp taken before any parsing.
 
@@ -60,9 +75,6 @@ class Exchange(Protocol):
 
 class Wire(Protocol):
     """Sends the requests of one user. `stamps` is filled while the request is under way."""
-
-    stamps_source: str
-    """`read` or `kernel`: where arrival times come from."""
 
     def open(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps

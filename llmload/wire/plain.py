@@ -7,8 +7,6 @@ events (httpcore's HTTP parser has run by then, a few tens of microseconds).
 
 from __future__ import annotations
 
-import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from time import monotonic_ns
 from typing import Any
@@ -16,7 +14,8 @@ from typing import Any
 import httpx
 
 from llmload.timeline import Stamps
-from llmload.wire.exchange import WireError
+from llmload.wire.exchange import DEFAULT_HEADERS, WireError
+from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
 from llmload.wire.tls import shared_context
 
 STALE_S = 1.0
@@ -27,14 +26,12 @@ that breaks later than this broke while the server had the request."""
 class PlainWire:
     """One httpx client: its own connections, the process's TLS context, proxies from the environment."""
 
-    stamps_source = "read"
-
     def __init__(self) -> None:
         self._client = httpx.Client(
             verify=shared_context(),
             timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None),
-            headers={"Accept-Encoding": "identity"},
+            headers=DEFAULT_HEADERS,
         )
 
     def open(
@@ -64,8 +61,8 @@ class PlainWire:
             )
             phases.called_ns = monotonic_ns()
             response = self._client.send(request, stream=True, follow_redirects=False)
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
-            raise _wire_error(error, head=False) from error
+        except TRANSPORT_ERRORS as error:
+            raise wire_error(error, head=False) from error
         return PlainExchange(response, stamps)
 
     def close(self) -> None:
@@ -74,7 +71,10 @@ class PlainWire:
 
 
 class PlainExchange:
-    """A response of httpx, read below its text and line layers."""
+    """A response of httpx, read below its text and line layers, each read handed over at once."""
+
+    eager = True
+    oldest_ns = None
 
     def __init__(self, response: httpx.Response, stamps: Stamps) -> None:
         self.status = response.status_code
@@ -96,9 +96,15 @@ class PlainExchange:
                 self.received_bytes += len(data)
                 if data:
                     yield data, now_ns
-        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise _wire_error(error, head=True) from error
+        except TRANSPORT_ERRORS as error:
+            raise wire_error(error, head=True) from error
+        finally:
+            if self.compressed:
+                self.received_bytes = self._response.num_bytes_downloaded  # as it came, not as it was decoded
         self._stamps.closed_ns = monotonic_ns()
+
+    def hand_over(self) -> None:
+        """See `Exchange.hand_over`: nothing is ever held back here."""
 
     def close(self) -> None:
         """See `Exchange.close`."""
@@ -144,30 +150,3 @@ def _is_stale(error: BaseException | None, stamps: Stamps) -> bool:
     if not gone or not stamps.reused or stamps.headers_ns is not None or stamps.sent_ns is None:
         return False
     return not stamps.reconnects and monotonic_ns() - stamps.sent_ns < STALE_S * 1e9
-
-
-def _wire_error(error: BaseException, *, head: bool) -> WireError:
-    """Return the failure kind of what httpx raised; `head` says whether the response had begun."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in causes:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    text = str(error) or type(error).__name__
-    if isinstance(error, httpx.PoolTimeout):
-        return WireError("pool_timeout", text)
-    if isinstance(error, httpx.TimeoutException):
-        return WireError("timeout_connect" if not head else "timeout_idle", text)
-    if any(isinstance(one, ssl.SSLError) for one in causes):
-        return WireError("tls" if not head else "truncated", text)
-    if any(isinstance(one, socket.gaierror) for one in causes):
-        return WireError("dns", f"the name cannot be resolved ({text})")
-    if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
-        return WireError("connect", text)
-    if isinstance(error, (httpx.ReadError, httpx.WriteError, OSError)):
-        return WireError("truncated", f"the connection broke ({text})")
-    if isinstance(error, httpx.RemoteProtocolError):
-        # h11 has one exception for "gone" and for "not HTTP"; its text tells them apart
-        gone = "disconnected" in text or "closed connection" in text
-        return WireError("truncated" if gone else "protocol", text)
-    return WireError("protocol", text)

@@ -1,0 +1,46 @@
+"""Which wire carries the requests to a server: the fast one wherever it can.
+
+A proxy from the environment and a platform whose kernel stamps no arrivals go over the plain wire. It is said once in
+the log, and each completion says in `stamps` what its times are worth.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from llmload.redaction import shown_url
+from llmload.wire.arrival import kernel_stamps
+from llmload.wire.exchange import Wire
+from llmload.wire.fast import FastWire
+from llmload.wire.plain import PlainWire
+
+log = logging.getLogger("llmload")
+
+
+def open_wire(url: str) -> Wire:
+    """Return a new wire for one user whose requests go to `url`."""
+    proxy = proxy_in_use(url)
+    if proxy is not None:
+        _say(f"requests go through the proxy {proxy}")
+    elif not kernel_stamps():
+        _say("this platform does not stamp arrivals in the kernel")
+    else:
+        return FastWire()
+    return PlainWire()
+
+
+def proxy_in_use(url: str) -> str | None:
+    """Return the proxy from the environment that a URL goes through, as it may be shown, or None."""
+    parts = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return None if proxy is None or proxy_bypass(parts.netloc) else shown_url(proxy)
+
+
+@functools.cache
+def _say(why: str) -> None:
+    """Say it once a process, not once a user."""
+    log.info("Arrivals are stamped when a read returns, not in the kernel: %s", why)

@@ -1,0 +1,149 @@
+"""The fast wire: (bytes, arrival) pairs straight from llhttp, arrivals from the kernel."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import Iterator, Mapping
+from time import monotonic_ns
+
+import httpcore
+import httpx
+
+from llmload.timeline import Stamps
+from llmload.wire.answer import Answer
+from llmload.wire.connection import Pool
+from llmload.wire.exchange import DEFAULT_HEADERS
+from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
+from llmload.wire.tls import shared_context
+
+
+class FastWire:
+    """The connections of one user, HTTP/1.1 without a proxy.
+
+    Args:
+        ssl_context: says what is trusted; None takes the process's own.
+    """
+
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._pool = Pool(ssl_context or shared_context())
+
+    def open(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
+    ) -> FastExchange:
+        """See `Wire.open`."""
+        called_ns = monotonic_ns()
+        try:
+            target, host = _parsed(url)
+            request = httpcore.Request(
+                method,
+                target,
+                headers=_headers(host, headers, body),
+                content=body,
+                extensions={"stamps": stamps, "called_ns": called_ns},
+            )
+            response = self._pool.handle_request(request)
+        except TRANSPORT_ERRORS as error:
+            raise wire_error(error, head=False) from error
+        return FastExchange(response, stamps)
+
+    def close(self) -> None:
+        """See `Wire.close`."""
+        self._pool.close()
+
+
+class FastExchange:
+    """A response of our connection."""
+
+    def __init__(self, response: httpcore.Response, stamps: Stamps) -> None:
+        self.status = response.status
+        self.headers = httpx.Headers(response.headers)
+        self.compressed = self.headers.get("content-encoding", "identity").lower() not in ("", "identity")
+        self.received_bytes = 0
+        self._response = response
+        self._answer: Answer = response.extensions["answer"]
+        self._stamps = stamps
+        stamps.headers_ns = self._answer.response.head_ns
+        self._note_source()
+
+    @property
+    def eager(self) -> bool:
+        """See `Exchange.eager`."""
+        return self._answer.eager
+
+    @eager.setter
+    def eager(self, eager: bool) -> None:
+        self._answer.eager = eager
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """See `Exchange.oldest_ns`."""
+        pairs = self._answer.response.pairs
+        return pairs[0][1] if pairs else None
+
+    def hand_over(self) -> None:
+        """See `Exchange.hand_over`."""
+        self._answer.hand_over()
+
+    def chunks(self) -> Iterator[tuple[bytes, int]]:
+        """See `Exchange.chunks`."""
+        # a server that compresses although it was asked not to still has to be understood
+        try:
+            yield from self._decoded() if self.compressed else self._pairs()
+        except TRANSPORT_ERRORS as error:
+            raise wire_error(error, head=True) from error
+        self._stamps.closed_ns = self._answer.response.end_ns
+
+    def _pairs(self) -> Iterator[tuple[bytes, int]]:
+        while pairs := self._answer.take():
+            self._note_source()
+            if not self.received_bytes:
+                self._stamps.first_byte_ns = pairs[0][1]
+            for pair in pairs:
+                self.received_bytes += len(pair[0])
+                yield pair
+
+    def _decoded(self) -> Iterator[tuple[bytes, int]]:
+        """Let httpx decode; what a read yields has that read's arrival."""
+        arrival_ns = 0
+
+        def raw() -> Iterator[bytes]:
+            nonlocal arrival_ns
+            for data, at_ns in self._pairs():
+                arrival_ns = at_ns
+                yield data
+
+        for data in httpx.Response(self.status, headers=self.headers, content=raw()).iter_bytes():
+            yield data, arrival_ns
+
+    def _note_source(self) -> None:
+        self._stamps.source = "kernel" if self._answer.kernel_stamped else "read"
+
+    def close(self) -> None:
+        """See `Exchange.close`."""
+        if self._stamps.closed_ns is None:
+            self._stamps.closed_ns = self._answer.response.end_ns or monotonic_ns()
+        self._response.close()
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(url: str) -> tuple[httpcore.URL, bytes]:
+    """Return a URL as httpcore wants it, and its Host header."""
+    parsed = httpx.URL(url)
+    return core_url(parsed), parsed.netloc
+
+
+def core_url(url: httpx.URL) -> httpcore.URL:
+    """Return a URL of httpx as httpcore wants it."""
+    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def _headers(host: bytes, given: Mapping[str, str], body: bytes | None) -> list[tuple[bytes, bytes]]:
+    names = {name.lower() for name in given}
+    merged = {name: value for name, value in DEFAULT_HEADERS.items() if name.lower() not in names}
+    merged.update(given)
+    lines = [(b"Host", host)] if "host" not in names else []
+    lines += [(name.encode("ascii"), value.encode("ascii")) for name, value in merged.items()]
+    if body is not None and "content-length" not in names:
+        lines.append((b"Content-Length", b"%d" % len(body)))
+    return lines
