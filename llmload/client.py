@@ -19,7 +19,7 @@ from llmload.config import Settings
 from llmload.metrics.request import measure
 from llmload.protocols import ChatProtocol
 from llmload.records import ChatRequest, Completion, Outcome
-from llmload.redaction import Redactor
+from llmload.redaction import Redactor, shown_url
 from llmload.stream.sse import Event, OversizedEvent, SseReader
 from llmload.target import Target
 from llmload.timeline import Stamps, Timeline
@@ -28,6 +28,8 @@ from llmload.wire.exchange import Exchange, Wire, WireError
 
 DRAIN_S = 1.0
 """How long to wait for the end of a response after its end marker: usage may still come, the end may never."""
+COUNTED_S = 0.1
+"""The same when usage has come: nothing is missing but the end, which keeps the connection."""
 FINISHED_S = 5.0
 """The same after a finish reason without an end marker."""
 ERROR_BODY_BYTES = 64 * 1024
@@ -64,6 +66,10 @@ class WallClock:
         """Return the Unix time in nanoseconds of a monotonic time."""
         return at_ns + self._offset_ns
 
+    def now_s(self) -> float:
+        """Return the Unix time in seconds."""
+        return self.unix_ns(monotonic_ns()) / 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -84,7 +90,12 @@ class Surroundings:
         headers = self.protocol.headers(self.settings.api_key)
         if self.target.auth is not None and self.settings.api_key is None:
             headers["Authorization"] = _basic(self.target.auth)
-        return {**headers, "X-Request-Id": request_id, **self.settings.headers}
+        given = {name.lower() for name in self.settings.headers}
+        headers["X-Request-Id"] = request_id
+        return {
+            **{name: value for name, value in headers.items() if name.lower() not in given},
+            **self.settings.headers,
+        }
 
 
 class Client:
@@ -98,6 +109,7 @@ class Client:
     def __init__(self, wire: Wire, around: Surroundings) -> None:
         self._wire = wire
         self._around = around
+        self._closed = False
 
     def complete(self, request: ChatRequest, *, request_id: str, listener: Listener) -> Completion:
         """Send one request and wait for its end.
@@ -111,16 +123,29 @@ class Client:
         attempt = _Attempt(self._wire, self._around, request, request_id, listener)
         try:
             failure = attempt.run()
-        except BaseException:
-            listener.finished(request, attempt.completion("cancelled"))
-            raise
-        completion = attempt.completion("failed" if failure else "ok", failure)
+        except BaseException as cut:
+            try:
+                listener.finished(request, attempt.completion("cancelled"))
+            finally:
+                raise cut.error if isinstance(cut, _Interrupted) else cut
+        if failure and self._closed:
+            completion = attempt.completion("cancelled")  # the user ended while a greenlet of its own was still asking
+        else:
+            completion = attempt.completion("failed" if failure else "ok", failure)
         listener.finished(request, completion)
         return completion
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; what is still under way on them is cancelled."""
+        self._closed = True
         self._wire.close()
+
+
+class _Interrupted(BaseException):
+    """A listener of the first token raised: the request is cut off, and the exception goes on to the user."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class _Attempt:
@@ -145,13 +170,12 @@ class _Attempt:
             with watch:
                 return self._talk(watch)
         except Expired as expired:
-            if expired.kind == "drained":
+            if expired.kind == "drained" or self._settled:
                 return self._ending(complete=False)
             return Failure(expired.kind, f"the deadline of {expired.kind.removeprefix('timeout_')} passed")
         except WireError as error:
-            # what breaks after a whole answer breaks nothing that was measured
-            whole = self._timeline.reads and self._timeline.ending(complete=False) is None
-            return None if whole else Failure(error.kind, error.message)
+            # what breaks after the answer's own end, good or bad, changes nothing
+            return self._ending(complete=False) if self._settled else Failure(error.kind, error.message)
         except OversizedEvent as error:
             return Failure("bad_stream", str(error))
         except Exception as error:
@@ -180,7 +204,7 @@ class _Attempt:
 
     def _refused(self, exchange: Exchange) -> Failure:
         if 300 <= exchange.status < 400:
-            return Failure("http_status", f"redirected to {exchange.headers.get('location', 'nowhere')}")
+            return Failure("http_status", f"redirected to {_place(exchange.headers.get('location'))}")
         return Failure("http_status", self._around.protocol.read_error(_body(exchange, ERROR_BODY_BYTES, whole=False)))
 
     def _answer(self, exchange: Exchange) -> Failure | None:
@@ -202,16 +226,24 @@ class _Attempt:
         timeline = self._timeline
         delta = self._around.protocol.read_event(event.data, name=event.name)
         first = timeline.add(delta, arrival_ns=event.arrival_ns, read=event.read, tail=event.tail)
-        if timeline.done:
-            watch.ending(event.arrival_ns, DRAIN_S)
+        if timeline.done or timeline.error is not None:
+            watch.ending(event.arrival_ns, DRAIN_S if timeline.usage is None else COUNTED_S)
         elif timeline.finish_reasons:
             watch.ending(event.arrival_ns, FINISHED_S)
-        elif timeline.reads:
+        elif delta.is_token:
             watch.content(event.arrival_ns)
         if first and self._exchange is not None:
             self._exchange.eager = False  # the first token was worth a turn of its own, the others come in batches
         if first and self._stamps.origin_ns is not None:
-            self._listener.first_token(self._request, (event.arrival_ns - self._stamps.origin_ns) / 1e9)
+            try:
+                self._listener.first_token(self._request, (event.arrival_ns - self._stamps.origin_ns) / 1e9)
+            except Exception as error:
+                raise _Interrupted(error) from error
+
+    @property
+    def _settled(self) -> bool:
+        """Whether the answer itself has said how it ended."""
+        return self._timeline.ending(complete=False) not in ("truncated", "bad_stream")
 
     def _ending(self, *, complete: bool) -> Failure | None:
         kind = self._timeline.ending(complete=complete)
@@ -223,12 +255,12 @@ class _Attempt:
         """Return the record of this request."""
         around, request, timeline, stamps = self._around, self._request, self._timeline, self._stamps
         exchange = self._exchange
-        measured: Mapping[str, Any] = measure(
-            stamps,
-            timeline,
-            stream=self._streamed,
-            open_loop=request.intended_ns is not None,
-        )
+        measured: Mapping[str, Any] = {}
+        try:
+            measured = measure(stamps, timeline, stream=self._streamed, open_loop=request.intended_ns is not None)
+        except Exception as error:  # a request must end, whatever we get wrong
+            log.exception("llmload has a bug: request %s", self._id)
+            outcome, failure = "failed", Failure("internal", f"{type(error).__name__}: {error}")
         return Completion(
             id=self._id,
             scenario=request.scenario,
@@ -275,6 +307,14 @@ def _body(exchange: Exchange, limit: int, *, whole: bool) -> bytes:
                 raise WireError("bad_stream", f"the answer is larger than {limit} bytes")
             break
     return b"".join(parts)[:limit]
+
+
+def _place(location: str | None) -> str:
+    """Return where a redirect points, without the query values that a login page gets."""
+    try:
+        return shown_url(location) if location else "nowhere"
+    except ValueError:
+        return "an address that is none"
 
 
 def _basic(auth: tuple[str, str]) -> str:

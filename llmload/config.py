@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from llmload.errors import SetupError
-from llmload.redaction import Redactor, shown_headers
+from llmload.redaction import Redactor, secret_values, shown_body, shown_headers
 from llmload.target import Target
 
 KEY_VARIABLES = ("LLMLOAD_API_KEY", "OPENAI_API_KEY")
@@ -69,6 +69,7 @@ class Settings:
                 *target.secrets,
                 *hidden,
                 *(part for value in hidden for part in value.split()),
+                *secret_values(self.extra_body),
             ]
         )
 
@@ -78,7 +79,7 @@ class Settings:
             "model": self.model,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
-            "extra_body": dict(self.extra_body),
+            "extra_body": shown_body(self.extra_body),
             "headers": shown_headers(self.headers),
             "api_key": self.api_key is not None,
             "stream": self.stream,
@@ -250,7 +251,14 @@ def _headers(lines: Any) -> dict[str, str]:
             continue
         name, colon, value = str(line).partition(":")
         name, value = name.strip(), value.strip()
-        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not value.isascii():
+        if name.lower() in ("content-length", "transfer-encoding", "connection"):
+            raise SetupError(f"--header {name!r} is not yours to set", "the client computes it")
+        if (
+            not colon
+            or not value.isprintable()
+            or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+            or not value.isascii()
+        ):
             # the value may be a secret: name only what stands before the colon
             raise SetupError(f"--header {name[:40]!r} is not a header", "write it as 'Name: value'")
         if re.fullmatch(r".*\$\{\w+\}.*", value):

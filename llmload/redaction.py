@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 MESSAGE_CHARS = 300
 HIDDEN = "***"
 _PUBLIC_QUERY = frozenset({"api-version", "alt", "version"})
 _PUBLIC_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-request-id"})
+_SECRET_NAME = re.compile(r"(?i)key|token$|secret|password|auth|credential")
 _PATTERNS = (
     re.compile(r"(?i)\b(bearer|basic|token)\s+[\w.~+/=-]{6,}"),
     re.compile(r"\b(sk|pk|rk|gsk|hf|xai)[-_][\w-]{6,}"),
@@ -40,10 +42,20 @@ class Redactor:
         text = text[: limit * 4]
         for secret in self._known:
             text = text.replace(secret, HIDDEN)
+        text = self._without_cut_secret(text)
         for pattern in _PATTERNS:
             text = pattern.sub(HIDDEN, text)
         text = " ".join(text.split())
         return text if len(text) <= limit else text[: limit - 1] + "…"
+
+    def _without_cut_secret(self, text: str) -> str:
+        """Hide the beginning of a secret that whoever cut the text (a body's limit, we) left at its end."""
+        end = text.rstrip("…")
+        for secret in self._known:
+            for kept in range(min(len(secret) - 1, len(end)), 2, -1):
+                if end.endswith(secret[:kept]):
+                    return end[:-kept] + HIDDEN
+        return text
 
 
 def shown_url(url: str) -> str:
@@ -58,6 +70,24 @@ def has_secrets(url: str) -> bool:
     """Whether `shown_url` would hide something of this URL."""
     parts = urlsplit(url)
     return "@" in parts.netloc or any(key not in _PUBLIC_QUERY for key, _ in parse_qsl(parts.query))
+
+
+def shown_body(value: Any, name: str = "") -> Any:
+    """Return a JSON value with the strings hidden that stand under names such as `api_key` or `token`."""
+    if isinstance(value, Mapping):
+        return {key: shown_body(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shown_body(inner, name) for inner in value]
+    return HIDDEN if isinstance(value, str) and _SECRET_NAME.search(name) else value
+
+
+def secret_values(value: Any, name: str = "") -> list[str]:
+    """Return the strings that `shown_body` hides."""
+    if isinstance(value, Mapping):
+        return [secret for key, inner in value.items() for secret in secret_values(inner, str(key))]
+    if isinstance(value, list):
+        return [secret for inner in value for secret in secret_values(inner, name)]
+    return [value] if isinstance(value, str) and _SECRET_NAME.search(name) else []
 
 
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:

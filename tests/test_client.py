@@ -394,3 +394,70 @@ def test_no_pool_limits_the_load():
         assert mock.stats()["peak_in_flight"] == 150
     assert [one.outcome for one in heard.completions] == ["ok"] * 150
     assert all(one.pool_wait_s is not None and one.send_delay_s >= one.pool_wait_s for one in heard.completions)
+
+
+def test_chunks_of_one_read_share_an_arrival(scripted):
+    """Events in HTTP chunks of their own that came in one segment have one arrival: it belongs to the read."""
+    one = b"".join(chunk(token(text)) for text in "abcd")
+    scripted.plays(head(CHUNKED), 0.05, one, 0.1, one, 0.1, one + chunk(STOP + DONE) + LAST_CHUNK)
+    completion = complete(scripted.url)
+    assert (completion.token_events, completion.coalesced_events) == (12, 9)
+    assert completion.events_per_read == (4, 4, 4)
+    assert completion.ttft_is_bound
+    assert len(completion.gaps_us) == 2
+    assert min(completion.gaps_us) > 50_000
+
+
+@pytest.mark.parametrize("end", [RESET, HOLD])
+def test_an_error_event_is_the_end_whatever_comes_after(scripted, end):
+    """ERR-01: the provider said why; a reset or silence after it does not change the kind."""
+    scripted.plays(head(CHUNKED), chunk(b'data: {"error":{"message":"queue full","code":504}}\n\n'), 0.05, end)
+    completion = complete(scripted.url)
+    assert (completion.kind, completion.message) == ("provider_error", "queue full (504)")
+
+
+def test_a_whole_answer_stays_ok_when_the_total_deadline_meets_its_drain(scripted):
+    """What was measured is whole; only the end of the response is missing."""
+    scripted.plays(head(), token("a"), 0.1, STOP, DONE, HOLD)
+    assert complete(scripted.url, deadlines=Deadlines(5, 5, 5, 0.5)).outcome == "ok"
+
+
+def test_empty_deltas_do_not_put_the_idle_deadline_off(scripted):
+    """TMO-02: an event without text is no content."""
+    empty = b'data: {"choices":[{"index":0,"delta":{"content":""}}]}\n\n'
+    scripted.plays(head(), token("a"), *[empty, 0.05] * 60, HOLD)
+    assert complete(scripted.url, deadlines=Deadlines(5, 5, 0.4, 5)).kind == "timeout_idle"
+
+
+def test_a_listener_that_stops_the_user_cancels_its_request(scripted):
+    """What a hook raises on purpose reaches the user, and the request has its one outcome."""
+
+    class Stops(Heard):
+        def first_token(self, request, ttft_s):
+            raise RuntimeError("stop here")
+
+    scripted.plays(head(), token("a"), STOP, DONE, CLOSE)
+    heard = Stops()
+    with pytest.raises(RuntimeError, match="stop here"):
+        complete(scripted.url, heard=heard)
+    assert [one.outcome for one in heard.completions] == ["cancelled"]
+
+
+def test_closing_the_client_cancels_what_is_under_way(scripted):
+    """A user that ends cuts off the requests of its own greenlets: that is no failure of the server."""
+    scripted.plays(head(), token("a"), HOLD)
+    client, heard = client_for(scripted.url), Heard()
+    asking = gevent.spawn(client.complete, ASK, request_id="1", listener=heard)
+    gevent.sleep(0.2)
+    client.close()
+    asking.join(5)
+    assert [one.outcome for one in heard.completions] == ["cancelled"]
+
+
+def test_a_header_of_the_user_replaces_ours(scripted):
+    """Whatever its case, a header is sent once."""
+    scripted.plays(head(), token("x"), STOP, CLOSE)
+    complete(scripted.url, api_key="sk-123456", headers={"authorization": "Custom abc"})
+    top = scripted.requests[0][0].decode().lower()
+    assert top.count("authorization:") == 1
+    assert "authorization: custom abc" in top

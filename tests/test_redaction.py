@@ -1,6 +1,6 @@
 """Secrets stay out of what is shown (SEC-01, SEC-02, SEC-03)."""
 
-from llmload.redaction import Redactor, shown_headers, shown_url
+from llmload.redaction import Redactor, secret_values, shown_body, shown_headers, shown_url
 
 
 def test_known_secrets_go_in_every_form():
@@ -35,3 +35,17 @@ def test_header_values_are_hidden_unless_known_to_be_harmless():
 def test_url_without_secrets_stays_as_it_is():
     """What holds no secret is shown whole."""
     assert shown_url("http://h:1/v1?api-version=2") == "http://h:1/v1?api-version=2"
+
+
+def test_a_secret_that_was_cut_off_is_hidden_too():
+    """Whoever cut the text, what is left of the secret at its end goes."""
+    redactor = Redactor(["q7Zr2mW9xT4kB8vN"])
+    assert redactor.clean("the key q7Zr2mW9x") == "the key ***"
+    assert "q7Z" not in redactor.clean("q7Zr2mW9xT4kB8vN " * 100)
+
+
+def test_a_body_shows_no_value_under_a_secret_name():
+    """Keys and tokens in --extra-body are hidden where they stand, and known to the redactor."""
+    body = {"top_p": 0.9, "api_key": "hunter22", "nested": [{"token": "abcdef", "max_tokens": 5}]}
+    assert shown_body(body) == {"top_p": 0.9, "api_key": "***", "nested": [{"token": "***", "max_tokens": 5}]}
+    assert secret_values(body) == ["hunter22", "abcdef"]

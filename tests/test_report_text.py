@@ -17,6 +17,9 @@ RUN = {
     "ended_by": "time",
     "valid": True,
     "client": {"lag_p99_s": 0.001, "cpu_percent_max": 40.0},
+    "targets": {"Chat": "http://h:1/v1/chat/completions"},
+    "settings": {"model": "m", "max_tokens": 128, "stream": True},
+    "locust": {"num_users": 20},
 }
 
 
@@ -53,8 +56,8 @@ def test_the_report_of_one_request() -> None:
         text_of(GOOD)
         == """\
 run 20270115T080000Z-3f9a: valid
-client: the latency shown is the server's (p99 loop lag is 1.0 ms, 5% of ITL p50, CPU at most 40 %
-        of a core)
+client: the latency shown is the server's (p99 loop lag 1.0 ms, CPU at most 40 % of a core)
+load: 20 users, model m, at most 128 tokens, streamed → http://h:1/v1/chat/completions
 from 2027-01-15T08:00:00.000+00:00 to 2027-01-15T08:01:00.000+00:00, ended by time
 
 requests: 1 started, 1 ok, 0 failed, 0 cancelled, 0 in flight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,7 +38,15 @@ def run(args: argparse.Namespace) -> int:
             "--processes", str(args.processes), "--master-port", port, "--master-bind-port", port,
         ]  # fmt: skip
         print("$", " ".join(command), flush=True)
-        return subprocess.run(command, check=False).returncode
+        return _run(command)
+
+
+def _run(command: list[str]) -> int:
+    """Run the load to its own end: a terminal sends Ctrl-C to it as well, and a SIGTERM for us is passed on."""
+    child = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+    return child.wait()
 
 
 def _free_port() -> int:

@@ -6,9 +6,13 @@ Reads `run.json` and `completions.jsonl` and nothing else, so it also works for 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from llmload.errors import EXIT_INVALID, EXIT_OK, RecordError
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.reports.text import render
@@ -37,8 +41,32 @@ def run(args: argparse.Namespace) -> int:
     if str(path) != args.run.rstrip("/"):
         print(f"llmload report: {path} (the newest)", file=sys.stderr)
     info, completions, problems = read_run(path)
-    summary = summarise(Tallies(completions), info)
-    print(json.dumps(summary, indent=2, allow_nan=False) if args.json else render(summary))
-    for problem in problems:
+    try:
+        summary = summarise(Tallies(completions), info)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise RecordError(
+            f"{path} holds values that no run can have ({type(error).__name__}: {error})", "it was changed by hand"
+        ) from error
+    # of a run that broke off the last line may be half: it is not valid anyway, and nothing else is wrong with it
+    damage = [] if info.get("ended_at") is None else [*problems, *_missing(info, summary)]
+    if damage:
+        summary["run"]["valid"] = False
+        summary["run"]["reasons"].append(f"the record is damaged: {damage[0]}")
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(summary, indent=2, allow_nan=False) if args.json else render(summary), flush=True)
+    for problem in damage or problems:
         print(f"llmload report: {problem}", file=sys.stderr)
-    return 0
+    return EXIT_INVALID if damage else EXIT_OK
+
+
+def _missing(info: Mapping[str, Any], summary: Mapping[str, Any]) -> list[str]:
+    """Compare what the processes of an ended run said they had finished with what is there."""
+    if not info.get("workers") or info.get("record_lost"):
+        return []
+    said = sum(
+        worker["ledger"][outcome]
+        for worker in info.get("workers", {}).values()
+        for outcome in ("ok", "failed", "cancelled")
+    )
+    found = sum(summary["ledger"][outcome] for outcome in ("ok", "failed", "cancelled"))
+    return [] if said == found else [f"{found} completions are there, {said} were finished"]

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+TOKENS_PER_EVENT = 1.2
+"""From here on an event is no token, and gaps between events are not what a token takes."""
+
 REPEATED_SHARE = 0.1
 """Above this share of repeated prompts a server's prefix cache is what is measured (DAT-01)."""
 
@@ -23,10 +26,11 @@ def caveats(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _about_requests(summary: Mapping[str, Any]) -> Iterator[str]:
-    ledger, verdict = summary["ledger"], summary["client"]["verdict"]
-    if verdict in ("client", "mixed"):
-        part = "all" if verdict == "client" else "part"
-        yield f"The client may be {part} of the latency shown: {summary['client']['why']}."
+    ledger = summary["ledger"]
+    if raised := summary["run"]["load"]["exceptions"]:
+        yield f"The locustfile raised {raised} exceptions: users that met them sent less, or nothing."
+    if ledger["failed"] and ledger["ok"]:
+        yield f"{_of(ledger['failed'], ledger['started'])} requests failed: latencies are those of the others."
     if ledger["ok"] == 0:
         yield "No request ended ok, so there are no latencies."
     if ledger["in_flight"]:
@@ -55,12 +59,18 @@ def _about_tokens(summary: Mapping[str, Any]) -> Iterator[str]:
 def _about_streams(summary: Mapping[str, Any]) -> Iterator[str]:
     stream, metrics, ok = summary["stream"], summary["metrics"], summary["ledger"]["ok"]
     if buffered := stream["buffered"]:
-        rest = " and are left out of ITL" if metrics["itl_s"]["n"] else ", so ITL is not presented"
+        rest = " and are left out of ITL and TPOT" if metrics["itl_s"]["n"] else ", so ITL and TPOT are not presented"
         yield f"{_of(buffered, ok)} ok streams were buffered on their way (over 80 % bursts){rest}."
     if ok and not stream["streamed"]:
         yield "No ok answer was streamed, so TTFT, ITL and TPOT do not exist."
     if bound := stream["ttft_is_bound"]:
-        yield f"TTFT of {bound} completions is an upper bound: the first token shared a read with later ones."
+        yield (
+            f"TTFT of {bound} completions is an upper bound, and TPOT a lower one: "
+            "the first token shared a read with later ones."
+        )
+    per_event = stream["tokens_per_event"]
+    if per_event is not None and per_event > TOKENS_PER_EVENT:
+        yield f"An event carried {per_event:.1f} tokens: ITL is per event, and TPOT a lower bound."
     if malformed := stream["malformed_events"]:
         yield f"{malformed} events could not be understood and were skipped."
     if invalid := stream["invalid_bytes"]:

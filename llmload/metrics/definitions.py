@@ -87,7 +87,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "time per output token after the first, one sample a request",
         "(arrival of last token - arrival of first token) / (n - 1)",
-        "n < 2, or all tokens in one read",
+        "n < 2, all tokens in one read, or a buffered stream",
     ),
     Metric(
         "e2e_s",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from llmload.records import BUFFERED_SHARE
 from llmload.timeline import Stamps, Timeline, Usage
 
 Estimate = Callable[[str, int], int]
@@ -33,7 +34,10 @@ def measure(
         estimate: counts tokens where the server does not; None takes `metrics.estimate.estimate_tokens`.
     """
     tokens = _tokens(timeline, stream, estimate or _default_estimate)
-    tpot_s = _tpot_s(timeline, tokens["output_tokens"]) if stream else None
+    timed = _stream(timeline) if stream else {}
+    # tokens that something collected on their way came faster than they were made
+    buffered = (timed.get("burst_share") or 0) > BUFFERED_SHARE
+    tpot_s = _tpot_s(timeline, tokens["output_tokens"]) if stream and not buffered else None
     times = _times(stamps, timeline, stream)
     delay_s = times["send_delay_s"] if open_loop else None
     return {
@@ -43,7 +47,7 @@ def measure(
         "ttft_intended_s": _added(delay_s, times["ttft_s"]),
         "e2e_intended_s": _added(delay_s, times["e2e_s"]),
         **tokens,
-        **(_stream(timeline) if stream else {}),
+        **timed,
     }
 
 

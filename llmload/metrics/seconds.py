@@ -54,6 +54,12 @@ class Seconds:
         for second, values in old.items():
             self._add(second, values)
 
+    def shift(self, seconds: int) -> None:
+        """Move every bucket in time."""
+        old, self.buckets = self.buckets, {}
+        for second, values in old.items():
+            self._add(second + seconds, values)
+
     def merge(self, other: Seconds) -> None:
         """Add another's buckets; the wider width wins."""
         if other.width > self.width:

@@ -43,7 +43,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": _run(run),
         "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
-        "client": _client(run.get("client") or {}, metrics),
+        "client": _client(run.get("client") or {}, metrics, kernel_stamps=set(total.stamps) == {"kernel"}),
         "metrics": metrics,
         "throughput": throughput(total, run),
         "tokens": _tokens(total),
@@ -130,17 +130,33 @@ def _run(run: Mapping[str, Any]) -> dict[str, Any]:
         "ended_at": _utc(run.get("ended_at")),
         "ended_by": run.get("ended_by") if ended else None,
         "valid": run.get("valid") if ended else False,
+        "load": _load(run),
         "reasons": reasons if ended else [*reasons, "the end of the run is not recorded"],
     }
 
 
-def _client(client: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _load(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked of whom, in a few words; None where the run does not say."""
+    settings, locust = run.get("settings") or {}, run.get("locust") or {}
+    return {
+        "targets": sorted(set((run.get("targets") or {}).values())),
+        "model": settings.get("model"),
+        "users": locust.get("num_users"),
+        "max_tokens": settings.get("max_tokens"),
+        "stream": settings.get("stream"),
+        "exceptions": run.get("exceptions"),
+    }
+
+
+def _client(client: Mapping[str, Any], metrics: Mapping[str, Any], *, kernel_stamps: bool) -> dict[str, Any]:
     lag_p99_s, cpu = client.get("lag_p99_s"), client.get("cpu_percent_max")
     if lag_p99_s is None:
         # A run that broke off has only the worst lag during each request, which is never less than the lag
         # itself.
         lag_p99_s = metrics["client_lag_s"]["p99"]
-    verdict, why = client_verdict(lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"])
+    verdict, why = client_verdict(
+        lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"], kernel_stamps=kernel_stamps
+    )
     return {"verdict": verdict, "why": why, **client, "lag_p99_s": lag_p99_s, "cpu_percent_max": cpu}
 
 

@@ -188,6 +188,15 @@ class Tallies:
         for key, tally in other.by_key.items():
             self._tally(key).merge(tally)
 
+    def shift(self, seconds: int) -> None:
+        """Move everything in time by whole seconds: the worker's clock was that much slow."""
+        for tally in self.by_key.values():
+            tally.seconds.shift(seconds)
+            if tally.first_start_unix_ns is not None:
+                tally.first_start_unix_ns += seconds * 10**9
+            if tally.last_end_unix_ns is not None:
+                tally.last_end_unix_ns += seconds * 10**9
+
     def total(self) -> Tally:
         """Return a new tally of everything."""
         return _merged(self.by_key.values())

@@ -20,10 +20,10 @@ def throughput(tally: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         tally: of the completions.
-        run: `steady_from` and `stopped_at`, unix seconds, where known.
+        run: `steady_from` and `stopped_at`, unix seconds, where known; `steady_missing`, why nothing was steady.
     """
     whole = _whole(tally)
-    steady, missing = _steady(tally, run.get("steady_from"), run.get("stopped_at"))
+    steady, missing = _steady(tally, run)
     headline = steady or whole or {**_rates({}, None), "window": None}
     return {
         **headline,
@@ -34,9 +34,12 @@ def throughput(tally: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _steady(tally: Tally, from_s: float | None, to_s: float | None) -> tuple[dict[str, Any] | None, str | None]:
+def _steady(tally: Tally, run: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
     """Rates from the per-second sums; tokens count where they arrived, requests and prompts where they
     ended."""
+    from_s, to_s = run.get("steady_from"), run.get("stopped_at")
+    if run.get("steady_missing"):
+        return None, str(run["steady_missing"])
     if from_s is None:
         return None, "the end of spawning is not recorded: not all users were running, or the run broke off"
     if to_s is None:

@@ -11,15 +11,18 @@ Verdict = Literal["server", "mixed", "client", "unknown"]
 
 CLIENT_CPU_PERCENT = 90.0
 MIXED_CPU_PERCENT = 75.0
-"""Of one core, the busiest worker: a gevent process has one. At 90 % the loop already queues; from 75 % on it
-may."""
+"""Of one core, the busiest worker: a gevent process has one. At 90 % the loop already queues; from 75 % on it may."""
 
-CLIENT_LAG_OF_ITL = 0.5
 CLIENT_LAG_OF_TTFT = 0.1
-"""Lag above half a gap lets tokens meet in one read; a tenth of TTFT is more than runs are compared by."""
+MIXED_LAG_OF_TTFT = 0.02
+"""Of TTFT p50: a tenth is more than runs are compared by, from a fiftieth on it can be seen."""
 
-MIXED_SHARE = 0.2
-"""From a fifth of those lags on the client is no longer negligible."""
+MIXED_LAG_OF_ITL = 0.25
+"""Of ITL p50. It widens ITL's tails, but hardly touches TPOT or TTFT, so it alone does not make the client
+the limit."""
+
+MIXED_KERNEL_LAG_OF_ITL = 1.0
+"""The same where the kernel stamps arrivals: lag delays no stamp, but from one ITL on tokens share reads."""
 
 
 def client_verdict(
@@ -27,43 +30,42 @@ def client_verdict(
     cpu_percent_max: float | None,
     itl_p50_s: float | None,
     ttft_p50_s: float | None,
+    *,
+    kernel_stamps: bool = False,
 ) -> tuple[Verdict, str]:
     """Say whose latency a run shows, and why, in one sentence.
 
-    `client`: CPU >= 90 %, or p99 lag > 50 % of ITL p50, or > 10 % of TTFT p50. `mixed`: CPU >= 75 %, or a
-    fifth of those lags. `server`: neither. `unknown`: nothing above, and CPU, lag, or both latencies are not
-    known.
+    `client`: CPU >= 90 %, or p99 lag > 10 % of TTFT p50. `mixed`: CPU >= 75 %, or p99 lag > 2 % of TTFT p50 or > 25 %
+    of ITL p50. Where the kernel stamps arrivals lag counts only beyond a whole ITL, as `mixed`. `server`: none of
+    it. `unknown`: none of it, and CPU, lag, or both latencies are not known.
 
-    Example: lag 3 ms, CPU 40 %, ITL 20 ms, TTFT 300 ms is `mixed`: 15 % of ITL is more than a fifth of 50 %.
+    Example: lag 3 ms, CPU 40 %, ITL 20 ms, TTFT 100 ms is `mixed`: 3 % of TTFT.
 
     Args:
         lag_p99_s: 99th percentile of the event loop's lag, seconds.
         cpu_percent_max: CPU of the busiest worker, percent of one core.
         itl_p50_s: median ITL, seconds; None where there is none.
         ttft_p50_s: median TTFT, seconds; None where there is none.
+        kernel_stamps: whether every arrival was stamped by the kernel.
     """
-    cpu = cpu_percent_max or 0.0
-    bases = (("ITL", itl_p50_s, CLIENT_LAG_OF_ITL), ("TTFT", ttft_p50_s, CLIENT_LAG_OF_TTFT))
-    lags = [
-        (lag_p99_s / base_s / limit, _lag(lag_p99_s, base_s, label))
-        for label, base_s, limit in bases
-        if lag_p99_s is not None and base_s
-    ]
-    share, why = max(lags, default=(0.0, ""))
+    cpu, lag_s = cpu_percent_max or 0.0, lag_p99_s or 0.0
+    of_ttft = lag_s / ttft_p50_s if ttft_p50_s and not kernel_stamps else 0.0
+    of_itl = lag_s / itl_p50_s if itl_p50_s else 0.0
+    itl_limit = MIXED_KERNEL_LAG_OF_ITL if kernel_stamps else MIXED_LAG_OF_ITL
     if cpu >= CLIENT_CPU_PERCENT:
         return "client", f"the busiest worker used {cpu:.0f} % of a core"
-    if share > 1:
-        return "client", why
+    if of_ttft > CLIENT_LAG_OF_TTFT:
+        return "client", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_ttft:.0%} of TTFT p50"
     if cpu >= MIXED_CPU_PERCENT:
         return "mixed", f"the busiest worker used {cpu:.0f} % of a core"
-    if share > MIXED_SHARE:
-        return "mixed", why
+    if of_itl > itl_limit:
+        effect = "tokens share reads" if kernel_stamps else "it widens ITL's tails"
+        return "mixed", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_itl:.0%} of ITL p50: {effect}"
+    if of_ttft > MIXED_LAG_OF_TTFT:
+        return "mixed", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_ttft:.0%} of TTFT p50"
     if cpu_percent_max is None or lag_p99_s is None:
         return "unknown", "CPU or loop lag of the client was not recorded"
-    if not lags:
+    if not itl_p50_s and not ttft_p50_s:
         return "unknown", "there is no latency to compare the client's lag with"
-    return "server", f"{why}, CPU at most {cpu:.0f} % of a core"
-
-
-def _lag(lag_s: float, base_s: float, label: str) -> str:
-    return f"p99 loop lag is {lag_s * 1e3:.1f} ms, {lag_s / base_s:.0%} of {label} p50"
+    stamps = ", arrivals stamped by the kernel" if kernel_stamps else ""
+    return "server", f"p99 loop lag {lag_s * 1e3:.1f} ms, CPU at most {cpu:.0f} % of a core{stamps}"

@@ -69,8 +69,19 @@ def _verdict(summary: Mapping[str, Any]) -> Iterator[str]:
     valid = {True: "valid", False: "NOT VALID", None: "not judged"}[run["valid"]]
     yield from _wrap(f"run {run['id'] or MISSING}: ", "; ".join([valid, *run["reasons"]]))
     yield from _wrap("client: ", f"{_VERDICTS[client['verdict']]} ({client['why']})")
+    yield from _wrap("load: ", _load(run["load"]))
     start, end, by = (run[name] or MISSING for name in ("started_at", "ended_at", "ended_by"))
     yield f"from {start} to {end}, ended by {by}"
+
+
+def _load(load: Mapping[str, Any]) -> str:
+    parts = [
+        None if load["users"] is None else f"{load['users']:,} users",
+        load["model"] and f"model {load['model']}",
+        None if load["max_tokens"] is None else f"at most {load['max_tokens']:,} tokens",
+        {True: "streamed", False: "not streamed", None: None}[load["stream"]],
+    ]
+    return ", ".join(part for part in parts if part) + "".join(f" → {target}" for target in load["targets"]) or MISSING
 
 
 def _ledger(summary: Mapping[str, Any]) -> Iterator[str]:

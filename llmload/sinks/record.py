@@ -8,6 +8,7 @@ a message survives as its JSON escape, and no locale matters.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from typing import Any
 
 from llmload.errors import RecordError, SetupError
 from llmload.records import Completion
+
+log = logging.getLogger("llmload")
 
 RUN_SCHEMA = "llmload.run/1"
 COMPLETION_SCHEMA = "llmload.completion/1"
@@ -111,6 +114,11 @@ class RunRecord:
         """Hand everything to the operating system; a process that is killed after this loses nothing of
         it."""
         lines, self._lines, self._size = self._lines, [], 0
+        if self._is_gone():
+            self.lost += self.written
+            self.written = 0
+            self._lose(len(lines), FileNotFoundError(f"{COMPLETIONS_FILE} was removed"))
+            return
         if not lines:
             return
         # After a torn line a line end comes first, so that only the torn one is broken.
@@ -122,6 +130,13 @@ class RunRecord:
         self.written += whole
         if error is not None:
             self._lose(len(lines) - whole, error)
+
+    def _is_gone(self) -> bool:
+        """Whether the file was removed: writes to it still succeed, but nobody will ever read them."""
+        try:
+            return self._file is not None and os.fstat(self._file).st_nlink == 0
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Flush and close. Calling it again does nothing; what is written afterwards is lost and counted."""
@@ -165,6 +180,7 @@ class RunRecord:
         self.lost += lines
         if self.error is None:
             self.error = f"{type(error).__name__}: {error}"
+            log.error("The record in %s cannot be written: %s", self.path, self.error)
 
 
 def _unwritable(path: Path, error: OSError) -> SetupError:

@@ -74,7 +74,8 @@ class SseReader:
             OversizedEvent: an event is too long. Events that the same read completed before it are lost, and
                 the reader must not be used again.
         """
-        self._read += 1
+        if self._read < 0 or arrival_ns != self._arrival_ns:
+            self._read += 1
         self._arrival_ns = arrival_ns
         block = self._frames.feed(data)
         return self._events(block, tail=False) if block else []

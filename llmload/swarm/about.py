@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import socket
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import locust
 
 import llmload
+from llmload.redaction import HIDDEN, shown_url
 from llmload.swarm.plan import Plan
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
 
 COMMAND_CHARS = 4000
+
+
+def shown_command(argv: Sequence[str]) -> str:
+    """Return a command line without header values and without the secrets of URLs."""
+    shown, hide_next = [], False
+    for word in argv:
+        option, equals, value = word.partition("=")
+        if hide_next or (option == "--header" and equals):
+            value = value if not hide_next else word
+            word = f"{'' if hide_next else '--header='}{value.partition(':')[0]}: {HIDDEN}"
+        elif "://" in word:
+            head, scheme, rest = word.partition("://")
+            start = head.rfind("=") + 1
+            word = head[:start] + shown_url(head[start:] + scheme + rest)
+        hide_next = word == "--header"
+        shown.append(word)
+    return shlex.join(shown)
 
 
 def about_run(session: Session, plan: Plan, run_id: str) -> dict[str, Any]:
@@ -31,7 +51,7 @@ def about_run(session: Session, plan: Plan, run_id: str) -> dict[str, Any]:
             for name in ("num_users", "spawn_rate", "run_time", "stop_timeout", "processes", "expect_workers")
         },
         "prompts": plan.fingerprints,
-        "command": plan.settings.redactor(plan.target).clean(" ".join(sys.argv), limit=COMMAND_CHARS),
+        "command": plan.settings.redactor(plan.target).clean(shown_command(sys.argv), limit=COMMAND_CHARS),
         "versions": {
             "llmload": llmload.__version__,
             "locust": locust.__version__,

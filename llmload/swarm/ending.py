@@ -118,8 +118,11 @@ class Ending:
         if run is None or run.summary is None or self._printed == run.id:
             return
         self._printed = run.id
-        print(render(run.summary))
-        print(f"\nRecord: {run.record.path}   (llmload report {run.record.path} prints this again)", flush=True)
+        # with Locust's --json standard output is JSON and nothing else
+        out = sys.stderr if self._session.setup.options.get("json") else sys.stdout
+        print(render(run.summary), file=out)
+        again = f"(llmload report {run.record.path} prints this again)" if run.record.error is None else "INCOMPLETE"
+        print(f"\nRecord: {run.record.path}   {again}", file=out, flush=True)
 
     def watch_drain(self) -> None:
         """Bound the end of the run that is stopping now."""

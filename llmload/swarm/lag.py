@@ -29,6 +29,8 @@ class LagProbe:
         self._peaks: deque[tuple[int, float]] = deque(maxlen=KEPT)
         self._greenlet: gevent.Greenlet | None = None
         self._process = psutil.Process()
+        self._due_ns = 0
+        """When the probe that sleeps now should wake; 0 while none sleeps."""
         self._lags_us: list[int] = []
         self._cpu_percent: float | None = None
         self._cpu_at_ns = 0
@@ -44,10 +46,12 @@ class LagProbe:
         """Stop measuring; what was measured stays."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
-            self._greenlet = None
+            self._greenlet, self._due_ns = None, 0
 
     def worst_since(self, since_ns: int) -> float:
         """Return the worst lag in seconds seen since a monotonic time; 0.0 when no probe came late since then."""
+        # a block that is just over: the request may be resumed before the probe is
+        pending_s = max(0, monotonic_ns() - self._due_ns) / 1e9 if self._due_ns else 0.0
         # the peaks fall with time, so the first one young enough is the worst
         low, high = 0, len(self._peaks)
         while low < high:
@@ -56,7 +60,7 @@ class LagProbe:
                 low = middle + 1
             else:
                 high = middle
-        return self._peaks[low][1] if low < len(self._peaks) else 0.0
+        return max(self._peaks[low][1] if low < len(self._peaks) else 0.0, pending_s)
 
     def note(self, at_ns: int, lag_s: float) -> None:
         """Take one measurement."""
@@ -83,7 +87,7 @@ class LagProbe:
 
     def _run(self) -> None:
         while True:
-            due_ns = monotonic_ns() + int(PERIOD_S * 1e9)
+            self._due_ns = monotonic_ns() + int(PERIOD_S * 1e9)
             gevent.sleep(PERIOD_S)
             now_ns = monotonic_ns()
-            self.note(now_ns, max(0, now_ns - due_ns) / 1e9)
+            self.note(now_ns, max(0, now_ns - self._due_ns) / 1e9)

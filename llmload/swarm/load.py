@@ -91,7 +91,22 @@ class Load:
         events: Any = self._environment.events  # with our own hooks, see `hooks`
         if completion.outcome == "ok":
             add_rows(self._environment.stats, completion)
-        events.request.fire(
+        try:
+            self._tell_locust(completion, user)
+        finally:  # a listener of Locust's event may stop the user; ours hear of the completion all the same
+            if completion.outcome == "ok" and completion.output_tps is not None:
+                events.llm_tokens_per_second.fire(
+                    scenario=completion.scenario,
+                    model=completion.model,
+                    output_tps=completion.output_tps,
+                    output_tokens=completion.output_tokens,
+                    usage_source=completion.usage_source,
+                    completion=completion,
+                )
+            events.llm_completion.fire(completion=completion, request=request, user=user)
+
+    def _tell_locust(self, completion: Completion, user: User) -> None:
+        self._environment.events.request.fire(
             request_type="chat",
             name=completion.scenario,
             # a failed or cancelled request has no response time that belongs among the others
@@ -100,16 +115,6 @@ class Load:
             exception=RequestFailed(completion) if completion.outcome == "failed" else None,
             context={"outcome": completion.outcome, **user.context()},
         )
-        if completion.outcome == "ok" and completion.output_tps is not None:
-            events.llm_tokens_per_second.fire(
-                scenario=completion.scenario,
-                model=completion.model,
-                output_tps=completion.output_tps,
-                output_tokens=completion.output_tokens,
-                usage_source=completion.usage_source,
-                completion=completion,
-            )
-        events.llm_completion.fire(completion=completion, request=request, user=user)
 
     def report(self, *, repeats: Mapping[str, int], final: bool = False) -> dict[str, Any]:
         """Return what has happened since the last report: plain values, and the `tallies` as they are.

@@ -111,7 +111,8 @@ def show_with_help(_: Any) -> None:
     Locust prints its help before it imports the locustfile, so that listeners come too late. This is called by gevent
     (entry point `gevent.plugins.monkey.did_patch_all`) while Locust is being imported, and waits for its exit.
     """
-    if Path(sys.argv[0]).stem == "locust" and {"-h", "--help"} & set(sys.argv[1:]):
+    command = sys.orig_argv  # also set while `python -m locust` is being found; other gevent programs come by here too
+    if any(Path(one).stem == "locust" for one in command[:4]) and {"-h", "--help"} & set(command):
         atexit.register(_print_group)
 
 

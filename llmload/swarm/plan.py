@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
+from gevent import get_hub
 from locust import User
 
 from llmload.client import Surroundings, WallClock
@@ -26,20 +28,27 @@ UserClass = type[User]
 
 
 class PromptShelf:
-    """Prompt files of this process, each read once."""
+    """Prompt files of this process, each read once, with a hash of its content."""
 
     def __init__(self) -> None:
-        self._read: dict[str | None, Sequence[Prompt]] = {}
+        self._read: dict[str | None, tuple[Sequence[Prompt], str]] = {}
 
-    def get(self, path: str | None) -> Sequence[Prompt]:
-        """Return the prompts of a file, of the shipped set for None.
+    def get(self, path: str | None) -> tuple[Sequence[Prompt], str]:
+        """Return the prompts of a file, of the shipped set for None, and their fingerprint.
+
+        Read in a thread: a file of hundreds of megabytes takes seconds, in which a worker must send its heartbeats.
 
         Raises:
             SetupError: the file is missing, empty or broken.
         """
         if path not in self._read:
-            self._read[path] = load_prompts(path)
+            self._read[path] = get_hub().threadpool.apply(_read_prompts, (path,))
         return self._read[path]
+
+
+def _read_prompts(path: str | None) -> tuple[Sequence[Prompt], str]:
+    prompts = load_prompts(path)
+    return prompts, fingerprint(prompts)
 
 
 class Plan:
@@ -50,6 +59,7 @@ class Plan:
         environ: environment variables; the key is taken from here.
         classes: the `ChatUser` classes that will run.
         shelf: where prompts are read from.
+        host_of: the host that a class names for itself.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Plan:
         environ: Mapping[str, str],
         classes: Sequence[UserClass],
         shelf: PromptShelf,
+        host_of: Callable[[UserClass], str | None] = attrgetter("host"),
     ) -> None:
         models = [getattr(cls, "model", None) for cls in classes]
         fallback = models[0] if models and all(models) else None
@@ -66,7 +77,7 @@ class Plan:
         self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
         host = options.get("host")
         self.targets: dict[UserClass, Target] = {
-            cls: Target.parse(host or cls.host, path=self.protocol.path) for cls in classes
+            cls: Target.parse(host or host_of(cls), path=self.protocol.path) for cls in classes
         }
         if not classes:
             raise SetupError("the locustfile has no ChatUser class", "derive one: class Chat(ChatUser): pass")
@@ -82,7 +93,7 @@ class Plan:
     @property
     def fingerprints(self) -> dict[str, str]:
         """A hash of each prompt file's content, by its name; workers must have the same."""
-        return {path or "builtin": fingerprint(prompts) for path, prompts in self._prompts.items()}
+        return {path or "builtin": print_ for path, (_, print_) in self._prompts.items()}
 
     def deal(self, *, worker_index: int, worker_count: int, run_id: str) -> None:
         """Take this process's share of the prompts."""
@@ -95,7 +106,7 @@ class Plan:
                 unique=self._unique(path),
                 salt=run_id,
             )
-            for path, prompts in self._prompts.items()
+            for path, (prompts, _) in self._prompts.items()
         }
         self._random = random.Random(f"{self.settings.seed}/{worker_index}")
 
@@ -155,6 +166,9 @@ class Plan:
         if messages is None:
             dealt = self._sources[self._path(cls)].next()
             messages, name = dealt.messages, dealt.id
+
+        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
+            raise TypeError(f"messages must be a list of dicts with role and content, not {type(messages).__name__}")
 
         def chosen(field: str) -> Any:
             layers = (overrides[field], getattr(cls, field), getattr(self.settings, field))

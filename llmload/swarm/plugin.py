@@ -38,7 +38,7 @@ def _on_init(environment: Environment, runner: Any, web_ui: Any, **_: Any) -> No
     try:
         session.open()
     except SetupError as error:
-        if not isinstance(runner, WorkerRunner):
+        if runner is not None and not isinstance(runner, WorkerRunner):
             runner.quit()
         print(f"llmload: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)

@@ -7,8 +7,7 @@ output is made.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +35,9 @@ class Member:
     served: int = 0
     repeats: int = 0
     clock_offset_s: float | None = None
+    """Its clock minus the master's."""
+    shift_s: int | None = None
+    """Whole seconds by which its completions are moved onto the master's clock; fixed at its first report."""
 
     def shown(self) -> dict[str, Any]:
         return {
@@ -44,6 +46,7 @@ class Member:
             "cpu_percent_max": self.cpu_percent_max,
             "rss_bytes_max": self.rss_bytes_max,
             "clock_offset_s": self.clock_offset_s,
+            "shift_s": self.shift_s,
         }
 
 
@@ -52,20 +55,33 @@ class Run:
 
     Args:
         record: the run's directory, already made.
+        exceptions: counts what user classes have raised so far.
+        now_s: unix seconds on the clock that the completions of this process are stamped with.
         about: what `run.json` says of the run from its start on: id, settings, versions, command line, hosts.
         abort_after: failures without a single success after which the run is not worth going on; 0 is never.
     """
 
-    def __init__(self, record: RunRecord, *, about: Mapping[str, Any], abort_after: int = 0) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        *,
+        about: Mapping[str, Any],
+        now_s: Callable[[], float],
+        exceptions: Callable[[], int] = int,
+        abort_after: int = 0,
+    ) -> None:
         self.record = record
         self.members: dict[str, Member] = {}
         self.tallies = Tallies()
         self.summary: dict[str, Any] | None = None
         self._abort_after = abort_after
+        self._now_s = now_s
+        self._exceptions = exceptions
         self._lags = Histogram(1_000_000)
         self._problems: list[str] = []
-        self._about = {**about, "started_at": time.time()}
+        self._about = {**about, "started_at": now_s()}
         self._steady_from: float | None = None
+        self._steady_missing: str | None = None
         self._stopped_at: float | None = None
         self._ended_by: str | None = None
         self.save()
@@ -89,14 +105,20 @@ class Run:
         return bool(self._abort_after) and ledger.ok == 0 and ledger.failed >= self._abort_after
 
     def steady(self) -> None:
-        """All users are there."""
-        if self._steady_from is None:
-            self._steady_from = time.time()
+        """All users are there. A second time, or under a load shape, their number changes: then nothing is steady."""
+        if self._steady_from is not None:
+            self.unsteady("the number of users was changed")
+        elif self._steady_missing is None:
+            self._steady_from = self._now_s()
+
+    def unsteady(self, why: str) -> None:
+        """No part of this run is steady."""
+        self._steady_from, self._steady_missing = None, why
 
     def stopping(self, ended_by: str) -> None:
         """No new request starts from now on; the first reason counts."""
         if self._stopped_at is None:
-            self._stopped_at, self._ended_by = time.time(), ended_by
+            self._stopped_at, self._ended_by = self._now_s(), ended_by
 
     def problem(self, what: str) -> None:
         """Note what makes this run not valid, once."""
@@ -136,6 +158,7 @@ class Run:
         return {
             **self._about,
             "steady_from": self._steady_from,
+            "steady_missing": self._steady_missing,
             "stopped_at": self._stopped_at,
             "started": self.ledger.started,
             "prompts_served": served,
@@ -150,6 +173,7 @@ class Run:
                 ),
             },
             "record_lost": self.record.lost,
+            "exceptions": self._exceptions(),
         }
 
     def freeze(self) -> dict[str, Any]:
@@ -158,13 +182,16 @@ class Run:
             self.record.flush()
             reasons = [*self._problems, *self._findings()]
             self._about.update(
-                ended_at=time.time(), ended_by=self._ended_by or "unknown", valid=not reasons, reasons=reasons
+                ended_at=self._now_s(), ended_by=self._ended_by or "unknown", valid=not reasons, reasons=reasons
             )
             about = self.about()
             self.summary = summarise(self.tallies, about)
-            self.record.write_run(about)
-            self.record.write_summary(self.summary)
+            written = self.record.write_run(about) and self.record.write_summary(self.summary)
             self.record.close()
+            if not written:
+                # nobody can read it from the files any more, so the text and the exit code have to say it
+                self.summary["run"]["valid"] = False
+                self.summary["run"]["reasons"].append(f"its end could not be recorded ({self.record.error})")
         return self.summary
 
     def _findings(self) -> list[str]:
@@ -178,6 +205,6 @@ class Run:
             findings.append(f"not one of {ledger.started} requests was answered well")
         if internal := self.tallies.total().failures["internal"]:
             findings.append(f"{internal} requests met a bug of llmload")
-        if self.record.lost:
+        if self.record.lost or self.record.error:
             findings.append(f"{self.record.lost} completions are missing from the record ({self.record.error})")
         return findings

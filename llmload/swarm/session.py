@@ -19,7 +19,8 @@ from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
-from llmload.client import Client
+import llmload
+from llmload.client import Client, WallClock
 from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
 from llmload.sinks.record import RunRecord, new_run_id
@@ -96,6 +97,7 @@ class Session:
         """
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)  # they log whole URLs, a line a request
+        self.setup.hide_class_hosts()
         events = self.environment.events
         events.test_start.add_listener(self._on_test_start)
         events.test_stopping.add_listener(self._on_test_stopping)
@@ -137,11 +139,16 @@ class Session:
             members = self.workers.ready() if isinstance(self.workers, Workers) else ["local"]
             shared = {"id": new_run_id(time.time(), random.SystemRandom()), "members": members}
         plan = self.plan = self.setup.plan(self.setup.options)
+        if self.is_worker and shared.get("version") != llmload.__version__:
+            raise SetupError(
+                f"this worker has llmload {llmload.__version__}, the master {shared.get('version')}", "install the same"
+            )
         if isinstance(self.workers, WorkerSide) and shared.get("prompts") not in (None, plan.fingerprints):
             raise SetupError("this worker has other prompts than the master", "give both the same prompts file")
-        shared["prompts"] = plan.fingerprints
+        shared["prompts"], shared["version"] = plan.fingerprints, llmload.__version__
         options["llmload_run"] = shared
         self._around.clear()
+        self.setup.clock = WallClock()  # anchored anew: the wall clock may have been stepped since the last run
         if not self.is_worker:
             self._begin_run(plan, str(shared["id"]))
         if not self.is_master:
@@ -151,12 +158,21 @@ class Session:
 
     def _begin_run(self, plan: Plan, run_id: str) -> None:
         record = RunRecord.create(plan.settings.run_dir, run_id)
-        self.run = Run(record, about=about_run(self, plan, run_id), abort_after=plan.settings.abort_after)
+        self.run = Run(
+            record,
+            about=about_run(self, plan, run_id),
+            now_s=self.setup.clock.now_s,
+            exceptions=self._exceptions,
+            abort_after=plan.settings.abort_after,
+        )
         log.info("Run %s: the record goes to %s", run_id, record.path)
         self.ending.run_began()
         if isinstance(self.workers, Workers):
             self.workers.run_began()
         self._collector = gevent.spawn(self._collect)
+
+    def _exceptions(self) -> int:
+        return sum(row["count"] for row in self.runner.exceptions.values())
 
     def _begin_load(self, plan: Plan, shared: Mapping[str, Any]) -> None:
         index, name = 0, "local"
@@ -177,6 +193,8 @@ class Session:
         ticks = 0
         while self.run is not None and self.run.summary is None:
             gevent.sleep(COLLECT_S)
+            if self.run.summary is not None:
+                return
             self._take_local()
             ticks += 1
             self.run.record.flush()
@@ -197,7 +215,11 @@ class Session:
             self.run.absorb(self.load.report(repeats=self.plan.served, final=final))
 
     def _on_spawning_complete(self, **_: Any) -> None:
-        if self.run is not None and not self.ended.is_set():
+        if self.run is None or self.ended.is_set():
+            return
+        if self.environment.shape_class is not None:
+            self.run.unsteady("a load shape changed the number of users")
+        else:
             self.run.steady()
 
     # users
@@ -265,11 +287,13 @@ class Session:
     def _on_test_stop(self, **_: Any) -> None:
         if self.ended.is_set():
             return
-        if isinstance(self.workers, WorkerSide):
-            self.workers.report_final()
-        elif isinstance(self.workers, Workers):
-            self.workers.await_final()
-        self.freeze()
+        try:
+            if isinstance(self.workers, WorkerSide):
+                self.workers.report_final()
+            elif isinstance(self.workers, Workers):
+                self.workers.await_final()
+        finally:
+            self.freeze()
 
     @property
     def stopping(self) -> bool:

@@ -31,6 +31,7 @@ class Setup:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._shelf = PromptShelf()
+        self._hosts: dict[UserClass, str] = {}
         self.keeper = Keeper()
         self.clock = WallClock()
         self.probed: Completion | None = None
@@ -60,7 +61,17 @@ class Setup:
         Raises:
             SetupError: they make no sense.
         """
-        return Plan(options, os.environ, self.chat_classes, self._shelf)
+        return Plan(options, os.environ, self.chat_classes, self._shelf, self._host_of)
+
+    def hide_class_hosts(self) -> None:
+        """Take the secrets out of hosts that classes name, before Locust shows them."""
+        for cls in self.chat_classes:
+            if cls.host and has_secrets(cls.host):
+                self._hosts[cls], cls.host = cls.host, shown_url(cls.host)
+
+    def _host_of(self, cls: UserClass) -> str | None:
+        kept = self._hosts.get(cls)
+        return kept if kept and shown_url(kept) == cls.host else cls.host
 
     def check_given(self, options: Mapping[str, Any]) -> None:
         """Check the options that were given, as if those that the web form may still bring were there."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import flask
+from flask_login import current_user
 
 from llmload.errors import SetupError
 from llmload.swarm.options import OPTIONS
@@ -25,8 +26,10 @@ def guard_start(app: flask.Flask, session: Session) -> None:
         request = flask.request
         if request.method != "POST" or request.path != f"{prefix}/swarm":
             return None
+        if session.web_ui.web_login and not current_user.is_authenticated:
+            return None  # Locust's view answers; the probe would carry the key to whatever host a stranger names
         try:
-            _check_form(_form(request.form), session)
+            _check_form(_form(request.form, session.environment.host), session)
         except SetupError as error:
             log.error("%s", error)
             return flask.jsonify({"success": False, "message": _said(error), "host": session.environment.host})
@@ -46,9 +49,10 @@ def _check_form(form: Mapping[str, str], session: Session) -> None:
         raise SetupError(f"{flags} cannot change while a run goes on", "stop it and start a new one")
 
 
-def _form(form: Any) -> dict[str, str]:
+def _form(form: Any, shown_host: str | None) -> dict[str, str]:
+    """Return what the page changes or repeats; the host as it is shown stands for the one that was given."""
     names = {option.name for option in OPTIONS if option.in_web} | {"host"}
-    return {name: value for name, value in form.items() if name in names}
+    return {name: value for name, value in form.items() if name in names and (name, value) != ("host", shown_host)}
 
 
 def _shown(value: Any) -> str:

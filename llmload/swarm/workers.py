@@ -16,16 +16,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
+from locust import runners
 from locust.runners import STATE_MISSING
 
 from llmload.metrics.tally import Tallies
-from llmload.swarm.run import Member
+from llmload.swarm.run import Member, Run
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
 
 FINAL_MARGIN_S = 10.0
 """How much longer than the grace period the master waits for the final report of a worker."""
+MASTER_SILENCE_S = 15
+"""A worker that has not heard from its master for so long stops and quits."""
 GRACEFUL_S = 5.0
 """A worker that leaves in good order so shortly before the master stops met the same Ctrl-C."""
 
@@ -115,9 +118,24 @@ class Workers:
 
     def _on_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         report = data.pop("llmload", None)
-        if report is not None and self._session.run is not None:
+        run = self._session.run
+        # a report of an earlier run may come late; its sender is no member of this one
+        if report is not None and run is not None and report["run"] == run.id and run.summary is None:
             self._names.setdefault(client_id, report["worker"])
-            self._session.run.absorb({**report, "tallies": Tallies.from_wire(report["tallies"])})
+            run.absorb(self._on_our_clock(run, report))
+
+    def _on_our_clock(self, run: Run, report: dict[str, Any]) -> dict[str, Any]:
+        """Return a report with its times moved onto the master's clock, by whole seconds: a throughput window takes
+        whole seconds too, and what was summed on the worker can be moved by no less."""
+        tallies, completions = Tallies.from_wire(report["tallies"]), report["completions"]
+        member = run.members.setdefault(report["worker"], Member())
+        if member.shift_s is None:
+            member.shift_s = -round(member.clock_offset_s or 0)
+        if member.shift_s:
+            tallies.shift(member.shift_s)
+            shift_ns = member.shift_s * 10**9
+            completions = [{**one, "started_unix_ns": one["started_unix_ns"] + shift_ns} for one in completions]
+        return {**report, "tallies": tallies, "completions": completions}
 
     def _on_problem(self, environment: Any, msg: Any, **_: Any) -> None:
         run, name = self._session.run, self._names.get(msg.node_id)
@@ -153,6 +171,8 @@ class WorkerSide:
         self._runner.register_message("llmload_cut", self._on_cut)
         self._runner.register_message("llmload_clock", self._on_clock)
         self._final = False
+        # Locust's worker would go on loading the server for a minute after its master has died
+        runners.MASTER_HEARTBEAT_TIMEOUT = MASTER_SILENCE_S
 
     def place(self, members: Sequence[str]) -> tuple[int, str]:
         """Return this worker's place among the run's workers, and its name in the record."""

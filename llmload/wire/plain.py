@@ -88,9 +88,11 @@ class PlainExchange:
         """See `Exchange.chunks`."""
         # a server that compresses although it was asked not to still has to be understood
         source = self._response.iter_bytes() if self.compressed else iter(self._response.stream)  # type: ignore[arg-type]
+        reads = _Reads.of(self._response)
         try:
             for data in source:
-                now_ns = monotonic_ns()
+                # h11 hands out each HTTP chunk by itself; what one read brought shares its stamp
+                now_ns = reads.arrival_ns
                 if not self.received_bytes:
                     self._stamps.first_byte_ns = now_ns
                 self.received_bytes += len(data)
@@ -113,6 +115,31 @@ class PlainExchange:
         self._response.close()
 
 
+class _Reads:
+    """Stamps the reads of one connection right after `recv`, before HTTP parsing.
+
+    `network_stream` is httpcore's public extension; the same object serves every response of its connection.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.arrival_ns = monotonic_ns()
+        self._read = stream.read
+        stream.read, stream.llmload_reads = self, self
+
+    @classmethod
+    def of(cls, response: httpx.Response) -> _Reads:
+        stream = response.extensions["network_stream"]
+        reads: _Reads | None = getattr(stream, "llmload_reads", None)
+        if reads is None:
+            return cls(stream)
+        return reads
+
+    def __call__(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data: bytes = self._read(max_bytes, timeout)
+        self.arrival_ns = monotonic_ns()
+        return data
+
+
 class _Phases:
     """httpcore's trace hook: called with a name such as `connection.connect_tcp.started`."""
 
@@ -122,8 +149,10 @@ class _Phases:
         self.called_ns = 0
         stamps.reused = True
 
-    def __call__(self, name: str, _: Mapping[str, Any]) -> None:
+    def __call__(self, name: str, info: Mapping[str, Any]) -> None:
         stamps = self._stamps
+        if getattr(info.get("request"), "method", b"") == b"CONNECT":
+            return  # a proxy's tunnel is not the request
         if name.endswith("send_request_headers.started"):
             stamps.sent_ns = monotonic_ns()
             if stamps.pool_wait_ns is None:
