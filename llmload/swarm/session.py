@@ -294,6 +294,9 @@ class Session:
                 self.workers.await_final()
         finally:
             self.freeze()
+        if self.is_master and self.web_ui is None and self.runner.worker_count == 0:
+            # Locust stops when the last worker goes missing, and would then wait for the end of the run time
+            gevent.spawn(self.runner.quit)
 
     @property
     def stopping(self) -> bool:
