@@ -147,6 +147,8 @@ class Connection(httpcore.ConnectionInterface):
         self._written = True
 
     def _was_closed_while_idle(self, error: BaseException, stamps: Stamps) -> bool:
+        # RFC 9110, 9.2.2: no automatic retry of a POST without "some means to detect that the original request was
+        # never applied". A close at once, before one byte of an answer, on a kept connection is as near as one gets.
         return (
             isinstance(error, (httpcore.ReadError, httpcore.WriteError))
             and self._state is not State.CLOSED

@@ -88,7 +88,9 @@ class TlsStream(httpcore.NetworkStream):
 
     def seal(self, data: bytes) -> bytes:
         """See `TcpStream.seal`."""
-        self._tls.write(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
         return self._outgoing.read()
 
     def send(self, sealed: memoryview) -> int:
