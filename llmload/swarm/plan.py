@@ -42,12 +42,19 @@ class PromptShelf:
             SetupError: the file is missing, empty or broken.
         """
         if path not in self._read:
-            self._read[path] = get_hub().threadpool.apply(_read_prompts, (path,))
+            read = get_hub().threadpool.apply(_read_prompts, (path,))
+            if isinstance(read, SetupError):
+                raise read
+            self._read[path] = read
         return self._read[path]
 
 
-def _read_prompts(path: str | None) -> tuple[Sequence[Prompt], str]:
-    prompts = load_prompts(path)
+def _read_prompts(path: str | None) -> tuple[Sequence[Prompt], str] | SetupError:
+    """Return what is wrong as a value: gevent prints what a thread of its pool raises."""
+    try:
+        prompts = load_prompts(path)
+    except SetupError as error:
+        return error
     return prompts, fingerprint(prompts)
 
 
