@@ -57,6 +57,9 @@ class Settings:
     think_time: str = "0"
     deadlines: Deadlines = Deadlines()
     run_dir: str = "runs"
+    http2: bool = False
+    ca_file: str | None = None
+    insecure: bool = False
     probe: bool = True
     abort_after: int = 100
 
@@ -89,6 +92,9 @@ class Settings:
             "unique_prompts": self.unique_prompts,
             "seed": self.seed,
             "think_time": self.think_time,
+            "http2": self.http2,
+            "ca_file": self.ca_file,
+            "insecure": self.insecure,
             "timeout_connect_s": self.deadlines.connect_s,
             "timeout_first_token_s": self.deadlines.first_token_s,
             "timeout_idle_s": self.deadlines.idle_s,
@@ -131,6 +137,9 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
             total_s=duration_s(options, "timeout_total"),
         ),
         run_dir=_text(options, "run_dir") or "runs",
+        http2=_switch(options, "http2", default=False),
+        ca_file=_text(options, "ca_file"),
+        insecure=_switch(options, "insecure", default=False),
         probe=_switch(options, "probe", default=True),
         abort_after=_integer(options, "abort_after", low=0) or 0,
     )

@@ -40,10 +40,9 @@ def test_a_server_that_is_reached_directly_gets_the_fast_wire(url, caplog):
 def test_a_proxy_needs_the_plain_wire_and_it_is_said_once(monkeypatch, caplog, proxy):
     """CFG-02: HTTP and SOCKS proxies of the environment, secrets left out; a bypass bypasses."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(choose, "PlainWire", lambda: PlainWire.__new__(PlainWire))  # SOCKS needs a package of its own
     monkeypatch.setenv("HTTP_PROXY", proxy.replace("//", "//user:secret@"))
     monkeypatch.setenv("http_proxy", proxy.replace("//", "//user:secret@"))
-    assert [type(open_wire(URL)) for _ in range(3)] == [PlainWire] * 3
+    assert [opened() for _ in range(3)] == [PlainWire] * 3
     (said,) = caplog.messages
     assert said.startswith("Arrivals are stamped when a read returns, not in the kernel: requests go through the proxy")
     assert "secret" not in said

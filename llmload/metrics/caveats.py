@@ -27,6 +27,8 @@ def caveats(summary: Mapping[str, Any]) -> list[str]:
 
 def _about_requests(summary: Mapping[str, Any]) -> Iterator[str]:
     ledger = summary["ledger"]
+    if summary["run"]["load"]["insecure"]:
+        yield "The server's certificate was not verified (--insecure)."
     if raised := summary["run"]["load"]["exceptions"]:
         yield f"The locustfile raised {raised} exceptions: users that met them sent less, or nothing."
     if ledger["failed"] and ledger["ok"]:

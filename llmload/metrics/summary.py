@@ -144,6 +144,7 @@ def _load(run: Mapping[str, Any]) -> dict[str, Any]:
         "users": locust.get("num_users"),
         "max_tokens": settings.get("max_tokens"),
         "stream": settings.get("stream"),
+        "insecure": settings.get("insecure"),
         "exceptions": run.get("exceptions"),
     }
 

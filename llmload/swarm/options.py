@@ -93,6 +93,9 @@ OPTIONS = (
     Option("--timeout-first-token", "DURATION", "120s", "Deadline for the first token; 0: none"),
     Option("--timeout-idle", "DURATION", "60s", "Deadline between two events with content; 0: none"),
     Option("--timeout-total", "DURATION", "600s", "Deadline for the whole answer; 0: none"),
+    Option("--http2", None, False, "Offer HTTP/2 to a TLS server; arrivals are then stamped after the read"),
+    Option("--ca-file", "FILE", None, "PEM file of certificates to trust beside the usual ones", in_web=False),
+    Option("--insecure", None, False, "Do not verify the server's certificate; every output says so", in_web=False),
     Option("--run-dir", "DIR", "runs", "Folder in which each run gets a directory of its own", in_web=False),
     Option(
         "--probe",

@@ -21,6 +21,7 @@ from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
+from llmload.wire.tls import Context, shared_context
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
 from llmload.workload.source import PromptSource, Unique
 
@@ -96,6 +97,15 @@ class Plan:
     def target(self) -> Target:
         """The target of the first class."""
         return next(iter(self.targets.values()))
+
+    @property
+    def trust(self) -> Context:
+        """The TLS context of this run, shared by all its clients.
+
+        Raises:
+            SetupError: --ca-file cannot be used.
+        """
+        return shared_context(ca_file=self.settings.ca_file, insecure=self.settings.insecure)
 
     @property
     def fingerprints(self) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _unreachable(url: str, failed: Completion, proxy: str | None) -> SetupError:
         "dns": "check the name in --host",
         "connect": "is the server running, and is this its port?",
         "timeout_connect": "is the server running, and is this its port?",
-        "tls": "is this an https server, and is its certificate known here (SSL_CERT_FILE)?",
+        "tls": "is this an https server, and is its certificate known here? See --ca-file, and --insecure",
         "timeout_first_token": "is the model still loading? Raise --timeout-first-token or use --no-probe",
     }
     return SetupError(

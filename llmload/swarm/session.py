@@ -181,8 +181,7 @@ class Session:
         plan.deal(worker_index=index, worker_count=len(shared["members"]), run_id=str(shared["id"]))
         # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
         # and a full collection of everything that was loaded so far, now or ever again
-        shared_context()
-        open_wire(plan.target.url).close()
+        open_wire(plan.target.url, ssl_context=plan.trust, http2=plan.settings.http2).close()
         gc.collect()
         gc.freeze()
         self._lag.start()
@@ -237,7 +236,9 @@ class Session:
                 clock=self.setup.clock,
                 lag_since=self._lag.worst_since,
             )
-        return Client(open_wire(around.target.url), around)
+        plan = self.plan
+        wire = open_wire(around.target.url, ssl_context=plan.trust, http2=plan.settings.http2)
+        return Client(wire, around)
 
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""

@@ -17,7 +17,7 @@ from llmload.swarm.plan import Plan, PromptShelf, UserClass
 from llmload.swarm.preflight import probe
 from llmload.wire.choose import open_wire, proxy_in_use
 from llmload.wire.deadlines import Keeper
-from llmload.wire.tls import shared_context
+from llmload.wire.tls import Context
 
 log = logging.getLogger("llmload")
 
@@ -86,18 +86,20 @@ class Setup:
         """
         plan = self.plan(options)
         RunRecord.check(plan.settings.run_dir)
+        trust = plan.trust
+        if plan.settings.insecure:
+            log.warning("Certificates are not verified (--insecure)")
         for target in dict.fromkeys(plan.targets.values()):
             proxy = proxy_in_use(target.url)
             log.info("Load goes to POST %s%s", target.shown, f" through the proxy {proxy}" if proxy else "")
         if with_probe and plan.settings.probe:
-            self._probe(plan)
+            self._probe(plan, trust)
         return plan
 
-    def _probe(self, plan: Plan) -> None:
-        shared_context()
+    def _probe(self, plan: Plan, trust: Context) -> None:
         for cls, target in plan.targets.items():
             around = plan.around(cls, worker="probe", keeper=self.keeper, clock=self.clock, lag_since=lambda _: None)
-            wire = open_wire(target.url)
+            wire = open_wire(target.url, ssl_context=trust, http2=plan.settings.http2)
             try:
                 self.probed = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
             finally:

@@ -1,13 +1,14 @@
 """Which wire carries the requests to a server: the fast one wherever it can.
 
-A proxy from the environment and a platform whose kernel stamps no arrivals go over the plain wire. It is said once in
-the log, and each completion says in `stamps` what its times are worth.
+A proxy from the environment, HTTP/2 and a platform whose kernel stamps no arrivals go over the plain wire. It is said
+once in the log, and each completion says in `stamps` what its times are worth.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import ssl
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -20,16 +21,18 @@ from llmload.wire.plain import PlainWire
 log = logging.getLogger("llmload")
 
 
-def open_wire(url: str) -> Wire:
-    """Return a new wire for one user whose requests go to `url`."""
+def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False) -> Wire:
+    """Return a new wire for one user whose requests go to `url`; a context of None is the process's own."""
     proxy = proxy_in_use(url)
     if proxy is not None:
         _say(f"requests go through the proxy {proxy}")
+    elif http2:
+        _say("HTTP/2 was asked for")
     elif not kernel_stamps():
         _say("this platform does not stamp arrivals in the kernel")
     else:
-        return FastWire()
-    return PlainWire()
+        return FastWire(ssl_context=ssl_context)
+    return PlainWire(ssl_context=ssl_context, http2=http2)
 
 
 def proxy_in_use(url: str) -> str | None:

@@ -7,6 +7,7 @@ events (httpcore's HTTP parser has run by then, a few tens of microseconds).
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping
 from time import monotonic_ns
 from typing import Any
@@ -24,11 +25,17 @@ that breaks later than this broke while the server had the request."""
 
 
 class PlainWire:
-    """One httpx client: its own connections, the process's TLS context, proxies from the environment."""
+    """One httpx client: its own connections, proxies from the environment.
 
-    def __init__(self) -> None:
+    Args:
+        ssl_context: says what is trusted; None takes the process's own.
+        http2: offer HTTP/2 to a TLS server.
+    """
+
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False) -> None:
         self._client = httpx.Client(
-            verify=shared_context(),
+            http2=http2,
+            verify=ssl_context or shared_context(),
             timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None),
             headers=DEFAULT_HEADERS,

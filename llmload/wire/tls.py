@@ -12,17 +12,37 @@ from typing import TYPE_CHECKING
 import httpcore
 import httpx
 
+from llmload.errors import SetupError
+
 if TYPE_CHECKING:
     from llmload.wire.arrival import Arrivals
     from llmload.wire.network import TcpStream
+
+Context = ssl.SSLContext
 
 RECORD_BYTES = 64 * 1024
 
 
 @functools.cache
-def shared_context() -> ssl.SSLContext:
-    """Return the one context: certificates are verified, `SSL_CERT_FILE` and `SSL_CERT_DIR` are obeyed."""
-    return httpx.create_ssl_context()
+def shared_context(*, ca_file: str | None = None, insecure: bool = False) -> ssl.SSLContext:
+    """Return the one context of its kind: certificates are verified, `SSL_CERT_FILE` and `SSL_CERT_DIR` are obeyed.
+
+    Args:
+        ca_file: PEM file of certificates that are trusted beside the usual ones.
+        insecure: verify nothing.
+
+    Raises:
+        SetupError: `ca_file` cannot be read, or holds no certificate.
+    """
+    context = httpx.create_ssl_context(verify=not insecure)
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise SetupError(
+                f"--ca-file {ca_file} cannot be used ({error.strerror or error})", "name a PEM file of certificates"
+            ) from None
+    return context
 
 
 class TlsStream(httpcore.NetworkStream):
