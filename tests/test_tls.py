@@ -91,5 +91,5 @@ def test_http2_where_it_is_asked_for(http2_server, http2, version):
     first, second = (client.complete(ASK, request_id=str(n), listener=Heard()) for n in range(2))
     assert (first.outcome, first.text, first.token_events) == ("ok", version, 2)
     assert (second.outcome, second.reused) == ("ok", True)
-    assert first.stamps == second.stamps == ("read" if http2 else "kernel")
+    assert not http2 or first.stamps == second.stamps == "read"
     assert first.ttft_s <= first.e2e_s <= first.closed_s
