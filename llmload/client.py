@@ -7,23 +7,20 @@ goes on as the exception it is, after the completion was handed over.
 
 from __future__ import annotations
 
-import base64
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from llmload.config import Settings
 from llmload.metrics.request import measure
-from llmload.protocols import ChatProtocol
 from llmload.records import ChatRequest, Completion, Outcome
-from llmload.redaction import Redactor, shown_url
+from llmload.redaction import shown_url
+from llmload.stamps import Stamps
 from llmload.stream.sse import Event, OversizedEvent, SseReader
-from llmload.target import Target
-from llmload.timeline import Stamps, Timeline
-from llmload.wire.deadlines import Expired, Keeper, Watch
+from llmload.surroundings import Surroundings
+from llmload.timeline import Timeline
+from llmload.wire.deadlines import Expired, Watch
 from llmload.wire.exchange import Exchange, Wire, WireError
 
 DRAIN_S = 1.0
@@ -54,48 +51,6 @@ class Listener(Protocol):
 
     def finished(self, request: ChatRequest, completion: Completion) -> None:
         """The request has ended. Called exactly once for each request, whatever its outcome."""
-
-
-class WallClock:
-    """Wall-clock time that follows the monotonic clock: an anchor taken once, so that a stepped clock moves nothing."""
-
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - monotonic_ns()
-
-    def unix_ns(self, at_ns: int) -> int:
-        """Return the Unix time in nanoseconds of a monotonic time."""
-        return at_ns + self._offset_ns
-
-    def now_s(self) -> float:
-        """Return the Unix time in seconds."""
-        return self.unix_ns(monotonic_ns()) / 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all clients of a process share."""
-
-    settings: Settings
-    target: Target
-    protocol: ChatProtocol
-    redactor: Redactor
-    keeper: Keeper
-    clock: WallClock
-    worker: str
-    lag_since: Callable[[int], float | None]
-    """Worst event-loop lag in seconds since a monotonic time."""
-
-    def headers(self, request_id: str) -> dict[str, str]:
-        """Return the headers of one request. The id lets a request be found in the server's log."""
-        headers = self.protocol.headers(self.settings.api_key)
-        if self.target.auth is not None and self.settings.api_key is None:
-            headers["Authorization"] = _basic(self.target.auth)
-        given = {name.lower() for name in self.settings.headers}
-        headers["X-Request-Id"] = request_id
-        return {
-            **{name: value for name, value in headers.items() if name.lower() not in given},
-            **self.settings.headers,
-        }
 
 
 class Client:
@@ -315,7 +270,3 @@ def _place(location: str | None) -> str:
         return shown_url(location) if location else "nowhere"
     except ValueError:
         return "an address that is none"
-
-
-def _basic(auth: tuple[str, str]) -> str:
-    return "Basic " + base64.b64encode(":".join(auth).encode()).decode()

@@ -2,10 +2,11 @@
 
 from time import monotonic_ns
 
-from llmload.client import Client, Surroundings, WallClock
+from llmload.client import Client
 from llmload.config import Deadlines, Settings
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
+from llmload.surroundings import Surroundings, WallClock
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.wire.fast import FastWire

@@ -6,7 +6,7 @@ import gevent
 import pytest
 
 from llmload.config import Deadlines
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.deadlines import BEHIND_S, NEVER, Expired, Keeper
 
 

@@ -12,6 +12,7 @@ LAYERS = {
     "swarm": 4,
     "reports": 4,
     "client": 3,
+    "surroundings": 3,
     "wire": 3,
     "sinks": 3,
     "protocols": 2,
@@ -23,15 +24,16 @@ LAYERS = {
     "errors": 1,
     "records": 1,
     "redaction": 1,
+    "stamps": 1,
     "target": 1,
     "timeline": 1,
 }
 """Part of the package → its layer. A part may import from lower layers, and from itself."""
 
-SIDEWAYS = {("client", "wire")}
+SIDEWAYS = {("client", "wire"), ("client", "surroundings"), ("surroundings", "wire")}
 """Imports inside a layer that the design names: the client sends through the wire."""
 
-ORDERED = ("errors", "redaction", "records", "timeline", "target", "config")
+ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config")
 """Layer 1, lowest first: each may import those before it."""
 
 OWNERS = {

@@ -8,7 +8,8 @@ import pytest
 
 from llmload.metrics.request import measure
 from llmload.records import Completion
-from llmload.timeline import Delta, Stamps, Timeline, Usage
+from llmload.stamps import Stamps
+from llmload.timeline import Delta, Timeline, Usage
 
 MS = 1_000_000
 

@@ -4,7 +4,7 @@ from time import monotonic_ns
 
 import pytest
 
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.exchange import WireError
 from llmload.wire.plain import PlainWire
 from tests.scripted import CLOSE, RESET, body

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from llmload.protocols.openai_chat import OpenAIChat
-from llmload.timeline import Delta, Stamps, Timeline, TokenRead, Usage
+from llmload.stamps import Stamps
+from llmload.timeline import Delta, Timeline, TokenRead, Usage
 from tests.playback import STEP_NS, play, play_every_way
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ import gevent
 import pytest
 
 from llmload.mock.process import MockProcess
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire import arrival, connection, network
 from llmload.wire.arrival import SO_TIMESTAMPNS, Arrivals, kernel_stamps
 from llmload.wire.fast import FastWire

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from gevent.server import StreamServer
 
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire import answer as answer_module
 from llmload.wire.exchange import WireError
 from llmload.wire.fast import FastWire

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from llmload.records import BUFFERED_SHARE
-from llmload.timeline import Stamps, Timeline, Usage
+from llmload.stamps import Stamps
+from llmload.timeline import Timeline, Usage
 
 Estimate = Callable[[str, int], int]
 """(generated text, token events) -> tokens."""

@@ -13,12 +13,12 @@ from typing import Any, cast
 from gevent import get_hub
 from locust import User
 
-from llmload.client import Surroundings, WallClock
 from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
+from llmload.surroundings import Surroundings, WallClock
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.wire.tls import Context, shared_context

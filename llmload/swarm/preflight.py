@@ -11,11 +11,12 @@ import os
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from llmload.client import Client, Surroundings
+from llmload.client import Client
 from llmload.config import KEY_VARIABLES, nearest
 from llmload.errors import SetupError
 from llmload.records import ChatRequest, Completion
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
+from llmload.surroundings import Surroundings
 from llmload.wire.choose import proxy_in_use
 from llmload.wire.deadlines import Expired
 from llmload.wire.exchange import Wire, WireError

@@ -20,10 +20,11 @@ from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
 import llmload
-from llmload.client import Client, WallClock
+from llmload.client import Client
 from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
 from llmload.sinks.record import RunRecord, new_run_id
+from llmload.surroundings import WallClock
 from llmload.swarm import web
 from llmload.swarm.about import about_run
 from llmload.swarm.ending import Ending

@@ -9,10 +9,10 @@ from typing import Any
 
 from locust.env import Environment
 
-from llmload.client import WallClock
 from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord
+from llmload.surroundings import WallClock
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
 from llmload.swarm.preflight import probe
 from llmload.wire.choose import open_wire, proxy_in_use

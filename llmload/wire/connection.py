@@ -15,7 +15,7 @@ import gevent
 import httpcore
 from gevent import get_hub
 
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.answer import READ, Answer
 from llmload.wire.arrival import kernel_stamps
 from llmload.wire.network import Network, TcpStream

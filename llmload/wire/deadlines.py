@@ -16,7 +16,7 @@ import gevent
 from gevent import get_hub, getcurrent
 
 from llmload.config import Deadlines
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.exchange import Exchange
 
 TICK_S = 0.05

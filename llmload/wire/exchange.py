@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from llmload import __version__
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 
 DEFAULT_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"llmload/{__version__}"}
 """What every request says unless it says otherwise itself. Compression would hide when a token came."""

@@ -10,7 +10,7 @@ from time import monotonic_ns
 import httpcore
 import httpx
 
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.answer import Answer
 from llmload.wire.connection import Pool
 from llmload.wire.exchange import DEFAULT_HEADERS

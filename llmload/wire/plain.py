@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from llmload.timeline import Stamps
+from llmload.stamps import Stamps
 from llmload.wire.exchange import DEFAULT_HEADERS, WireError
 from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
 from llmload.wire.tls import shared_context
