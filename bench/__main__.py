@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from statistics import median
 
-from bench.rounds import CLIENTS, ROOT, Load, Round, Spawn, compare, cost, spawn
+from bench.rounds import ARMS, CLIENTS, ROOT, Load, Round, Spawn, compare, cost, spawn
 from bench.truth import percentile
 
-HEAD = "| | httpx + sseclient-py | llmload's client | Locust with llmload |\n|---|---|---|---|"
+HEAD = "| | httpx + sseclient-py | llmload's client | Locust with llmload | bare gevent loop |\n|---|---|---|---|---|"
 NOTES = """\
 Errors are client − server in ms, p50 / p99 of their size, in brackets the signed median; each figure is the median of \
 {rounds} rounds, in which the clients took turns.
@@ -31,6 +31,11 @@ stamp of its arrival − the server's before the write; TTFT has both errors in 
 In lockstep all streams get their tokens at the same moments, so a client is late by what stands before it in the queue.
 CPU is that of the whole process, the cost of its requests included. The first column's clients keep httpx's own \
 timeouts; in the last three rows each of them loads a TLS context of its own, which is httpx's default.
+The last column is no client, but what one costs at least: a watcher a connection, `recvmsg`, llhttp, orjson.
+*Coalesced* events shared a read with a later one: of their arrival only a bound is known, so they are in no error. \
+The first column's clients cannot tell, and stamp them all.
+*Flat out* the server sends as fast as it can to {flat.users} streams; events per second of CPU time, not of the clock.
+*Blocked*: a neighbour in the client's event loop holds it for 12 of every 15 ms.
 *Without a core* is the time in which a client could run while others had the machine, the server among them; it \
 shows in the p99.
 {machine}"""
@@ -41,6 +46,8 @@ class Size:
     """How much is measured."""
 
     load: Load
+    flat: Load
+    blocked: Load
     rounds: int = 3
     spawned: int = 200
     spawn_rounds: int = 3
@@ -48,8 +55,23 @@ class Size:
     batches: int = 5
 
 
-FULL = Size(load=Load())
-QUICK = Size(load=Load(users=20, tokens=20, window_s=2.0), rounds=1, spawned=50, spawn_rounds=1, clients=50, batches=3)
+BLOCKED = ("baseline", "llmload", "floor")
+"""The arms whose event loop the bench can hold."""
+FULL = Size(
+    load=Load(),
+    flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500),
+    blocked=Load(users=50, itl_ms=50, tokens=40, hindered=True),
+)
+QUICK = Size(
+    load=Load(users=100, tokens=20, window_s=0.6),
+    flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500, window_s=0.6),
+    blocked=Load(users=20, tokens=20, window_s=0.6, hindered=True),
+    rounds=1,
+    spawned=20,
+    spawn_rounds=1,
+    clients=50,
+    batches=3,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +80,23 @@ class Figures:
 
     paced: dict[str, list[Round]]
     lockstep: dict[str, list[Round]]
+    flat: dict[str, list[Round]]
+    blocked: dict[str, list[Round]]
     cost_ms: dict[str, float]
     spawns: dict[str, list[Spawn]]
 
 
 def measure(size: Size) -> Figures:
-    """Measure everything; three and a half minutes for `FULL`.
+    """Measure everything; five minutes for `FULL`.
 
     Raises:
         RuntimeError: a request failed, or is missing from the server's log.
     """
     figures = Figures(
-        paced=compare(size.load, (*CLIENTS, "locust"), size.rounds),
-        lockstep=compare(replace(size.load, lockstep=True), CLIENTS, size.rounds),
+        paced=compare(size.load, ARMS, size.rounds),
+        lockstep=compare(replace(size.load, lockstep=True), ARMS, size.rounds),
+        flat=compare(size.flat, ARMS, size.rounds),
+        blocked=compare(size.blocked, BLOCKED, 1),
         cost_ms=cost(clients=size.clients, batches=size.batches),
         # the baseline blocks the loop for so long that noise does not matter, and a second time would say nothing
         spawns={
@@ -93,20 +119,23 @@ def table(figures: Figures, size: Size) -> str:
         _row("first token", paced, lambda one: one.arrival_ms),
         _row("TTFT", paced, lambda one: one.ttft_ms),
         _row("ITL", paced, lambda one: one.itl_ms),
-        _cpu_row(paced),
-        _wait_row(paced),
+        *_cost_rows(paced),
         _row("**the same in lockstep**: sent", lockstep, lambda one: one.start_ms),
         _row("first token", lockstep, lambda one: one.arrival_ms),
         _row("TTFT", lockstep, lambda one: one.ttft_ms),
         _row("ITL", lockstep, lambda one: one.itl_ms),
-        _cpu_row(lockstep),
-        _wait_row(lockstep),
-        f"| **one client**: CPU, ms | {figures.cost_ms['baseline']:.1f} | {figures.cost_ms['llmload']:.2f} | |",
+        *_cost_rows(lockstep),
+        _each("**flat out**: events per second of CPU", figures.flat, lambda one: f"{1e6 / one.cpu_us:,.0f}"),
+        _coalesced_row(figures.flat),
+        _row(f"**blocked**, {size.blocked.users} streams: TTFT", figures.blocked, lambda one: one.ttft_ms),
+        _row("ITL", figures.blocked, lambda one: one.itl_ms),
+        _coalesced_row(figures.blocked),
+        _line("**one client**: CPU, ms", f"{figures.cost_ms['baseline']:.1f}", f"{figures.cost_ms['llmload']:.2f}"),
         _spawn_row(f"**{size.spawned} users at once**: longest freeze, ms", figures, lambda one: one.freeze_ms),
         _spawn_row("until the last request is at the server, ms", figures, lambda one: one.arrived_ms),
     ]
     requests = sum(one.sent for one in _rounds(figures))
-    notes = NOTES.format(load=load, rounds=size.rounds, requests=f"{requests:,}", machine=_machine())
+    notes = NOTES.format(load=load, flat=size.flat, rounds=size.rounds, requests=f"{requests:,}", machine=_machine())
     return "\n".join([HEAD, *rows, "", notes])
 
 
@@ -119,12 +148,16 @@ def write(text: str, readme: str) -> str:
     return found
 
 
+def _parts(figures: Figures) -> tuple[dict[str, list[Round]], ...]:
+    return figures.paced, figures.lockstep, figures.flat, figures.blocked
+
+
 def _rounds(figures: Figures) -> list[Round]:
-    return [one for part in (figures.paced, figures.lockstep) for rounds in part.values() for one in rounds]
+    return [one for part in _parts(figures) for rounds in part.values() for one in rounds]
 
 
 def _row(name: str, arms: dict[str, list[Round]], errors_ms: Callable[[Round], Sequence[float]]) -> str:
-    return _line(name, *(_errors([errors_ms(one) for one in arms.get(arm, [])]) for arm in (*CLIENTS, "locust")))
+    return _line(name, *(_errors([errors_ms(one) for one in arms.get(arm, [])]) for arm in ARMS))
 
 
 def _errors(rounds: Sequence[Sequence[float]]) -> str:
@@ -137,18 +170,49 @@ def _errors(rounds: Sequence[Sequence[float]]) -> str:
     return f"{p50:.2f} / {p99:.2f} ({round(signed, 2) + 0.0:+.2f})"  # + 0.0: there is no -0.00
 
 
-def _cpu_row(arms: dict[str, list[Round]]) -> str:
-    cpu_us = {arm: median(one.cpu_us for one in rounds) for arm, rounds in arms.items()}
-    cells = [f"{value:.0f} ({value / cpu_us['baseline']:.2f} ×)" for value in cpu_us.values()]
-    return _line("CPU per token event, µs", *cells, *[""] * (3 - len(cells)))
+def _cost_rows(arms: dict[str, list[Round]]) -> list[str]:
+    """Return what the clients cost. Ratios are medians of those of each round: its clients met the same machine."""
+    return [
+        _each("CPU per token event, µs", arms, lambda one: f"{one.cpu_us:.0f}"),
+        _ratio_row("against httpx + sseclient-py", arms, "baseline"),
+        _ratio_row("against the bare loop", arms, "floor"),
+        _coalesced_row(arms),
+        _each("memory per stream, KiB", arms, lambda one: f"{one.each_bytes / 1024:.0f}"),
+        _each(
+            "without a core, % of the time",
+            arms,
+            lambda one: "n/a" if one.waited_percent is None else f"{one.waited_percent:.1f}",
+        ),
+    ]
 
 
-def _wait_row(arms: dict[str, list[Round]]) -> str:
-    cells = []
-    for rounds in arms.values():
-        shares = [one.waited_percent for one in rounds if one.waited_percent is not None]
-        cells.append(f"{median(shares):.1f}" if shares else "n/a")
-    return _line("without a core, % of the time", *cells, *[""] * (3 - len(cells)))
+def _ratio_row(name: str, arms: dict[str, list[Round]], base: str) -> str:
+    return _line(
+        name,
+        *(
+            f"{median(one.cpu_us / of.cpu_us for one, of in zip(arms[arm], arms[base], strict=True)):.2f} ×"
+            for arm in ARMS
+        ),
+    )
+
+
+def _coalesced_row(arms: dict[str, list[Round]]) -> str:
+    return _each(
+        "coalesced, % of the events",
+        arms,
+        lambda one: "" if one.coalesced_percent is None else f"{one.coalesced_percent:.1f}",
+    )
+
+
+def _each(name: str, arms: dict[str, list[Round]], shown: Callable[[Round], str]) -> str:
+    """Return a row of each arm's median round, by what it cost."""
+    return _line(
+        name, *(shown(sorted(arms[arm], key=_cost_us)[len(arms[arm]) // 2]) if arm in arms else "" for arm in ARMS)
+    )
+
+
+def _cost_us(one: Round) -> float:
+    return one.cpu_us
 
 
 def _spawn_row(name: str, figures: Figures, value_ms: Callable[[Spawn], float]) -> str:
@@ -156,12 +220,15 @@ def _spawn_row(name: str, figures: Figures, value_ms: Callable[[Spawn], float]) 
     return _line(name, baseline, "", llmload)
 
 
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+def _line(name: str, *cells: str) -> str:
+    shown = [name, *cells, *[""] * (len(ARMS) - len(cells))]
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in shown) + "|"
 
 
 def _machine() -> str:
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("locust", "gevent", "httpx", "sseclient-py"))
+    libraries = ", ".join(
+        f"{name} {version(name)}" for name in ("locust", "gevent", "httpx", "sseclient-py", "httptools", "orjson")
+    )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system = f"{cores} cores ({platform.machine()}), {platform.system()}"
     return f"{system}, Python {platform.python_version()}, {libraries}."

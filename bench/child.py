@@ -1,6 +1,6 @@
 """A child process of the bench: users of one client against the mock, or the cost of making clients.
 
-    python -m bench.child ARM JSON      ARM: baseline, llmload or cost
+    python -m bench.child ARM JSON      ARM: baseline, llmload, floor or cost
 
 Prints one line of JSON. Everything runs under gevent's monkey patching, as it does in Locust.
 """
@@ -11,10 +11,12 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import gc  # noqa: E402
 import json  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
+from array import array  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from functools import partial  # noqa: E402
 from itertools import count  # noqa: E402
@@ -22,8 +24,11 @@ from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
 import httpx  # noqa: E402
+import psutil  # noqa: E402
+from gevent.monkey import get_original  # noqa: E402
 
 from bench import baseline  # noqa: E402
+from bench.floor import Floor  # noqa: E402
 from bench.window import Window  # noqa: E402
 from llmload.client import Client  # noqa: E402
 from llmload.config import Settings  # noqa: E402
@@ -37,6 +42,8 @@ from llmload.wire.tls import shared_context  # noqa: E402
 
 ASK = ChatRequest(messages=baseline.BODY["messages"], model="mock")  # type: ignore[arg-type]
 Ask = Callable[[str], list[Any]]
+BLOCKED_S, EVERY_S = 0.012, 0.015
+"""What a neighbour in the same event loop takes of it, who never yields: a parser, a database, a tokenizer."""
 
 
 class Deaf:
@@ -80,16 +87,31 @@ def users_of(arm: str, url: str, users: int) -> list[Ask]:
         around = surroundings(url)
         offset_ns = around.clock.unix_ns(0)
         return [partial(ask_llmload, Client(open_wire(around.target.url), around), offset_ns) for _ in range(users)]
+    if arm == "floor":
+        return [Floor(url).ask for _ in range(users)]
     # One TLS context for all spares the bench minutes; it has no part in what is measured here.
     return [partial(baseline.ask, httpx.Client(verify=shared_context()), url) for _ in range(users)]
 
 
-def carry(arm: str, url: str, *, users: int, spread_s: float, warm_s: float, window_s: float) -> dict[str, Any]:
+def neighbour() -> None:
+    """Hold the event loop for most of the time, without work that would take a core from anybody."""
+    sleep = get_original("time", "sleep")
+    while True:
+        sleep(BLOCKED_S)
+        gevent.sleep(EVERY_S - BLOCKED_S)
+
+
+def carry(
+    arm: str, url: str, *, users: int, spread_s: float, warm_s: float, window_s: float, hindered: bool
+) -> dict[str, Any]:
     """Let users, who start evenly over `spread_s`, send request after request; measure `window_s` after `warm_s`.
 
     Returns:
-        Every answer; how many requests were sent; and what `Window.end` returns.
+        Every answer; how many requests were sent; what each user added to the resident memory until the window's
+        end; and what `Window.end` returns.
     """
+    gc.collect()
+    resident_bytes = psutil.Process().memory_info().rss
     answers: list[list[Any]] = []
     numbers = count(1)
     asks = users_of(arm, url, users)
@@ -99,15 +121,21 @@ def carry(arm: str, url: str, *, users: int, spread_s: float, warm_s: float, win
     def user(ask: Ask, place: int) -> None:
         gevent.sleep(spread_s * place / users)
         while time.monotonic() < end_s:
-            answers.append(ask(f"{arm}-{next(numbers)}"))
+            answer = ask(f"{arm}-{next(numbers)}")
+            answer[2] = array("q", answer[2])  # what the bench keeps is not the client's memory
+            answers.append(answer)
 
     greenlets = [gevent.spawn(user, ask, place) for place, ask in enumerate(asks)]
+    if hindered:
+        gevent.spawn(neighbour)
     gevent.sleep(begin_s + warm_s - time.monotonic())
     window = Window()
     gevent.sleep(end_s - time.monotonic())
     measured = window.end()
+    each_bytes = (psutil.Process().memory_info().rss - resident_bytes) / users
     gevent.joinall(greenlets, raise_error=True)
-    return {"answers": answers, "sent": next(numbers) - 1, **measured}
+    rows = [[*answer[:2], answer[2].tolist(), *answer[3:]] for answer in answers]
+    return {"answers": rows, "sent": next(numbers) - 1, "each_bytes": each_bytes, **measured}
 
 
 def cost(*, clients: int, batches: int) -> dict[str, float]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gevent
+import psutil
 from locust import events
 
 from bench.window import Window
@@ -79,6 +80,7 @@ else:
 def begin(environment: Any, **_: Any) -> None:
     # not at the test's start: Locust makes its users right after that without giving anybody a turn
     probe = Probe()
+    marks["resident_bytes"] = psutil.Process().memory_info().rss
     if not BENCH["spread_s"]:
         gevent.spawn(probe.run)
     gevent.spawn(watch, environment, probe)
@@ -92,5 +94,6 @@ def watch(environment: Any, probe: Probe) -> None:
     window = Window()
     gevent.sleep(BENCH["window_s"])
     result = {**window.end(), "first_ns": marks["first_ns"], "freeze_ms": probe.longest_ns / 1e6}
+    result["each_bytes"] = (psutil.Process().memory_info().rss - marks["resident_bytes"]) / BENCH["users"]
     Path(BENCH["out"]).write_text(json.dumps(result), encoding="ascii")
     environment.runner.quit()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from llmload.sinks.record import find_run, read_run
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = ("baseline", "llmload")
+ARMS = ("baseline", "llmload", "locust", "floor")
 MS = 1e6
 """Nanoseconds of a millisecond."""
 
@@ -27,12 +28,14 @@ MS = 1e6
 class Load:
     """What every arm of a comparison gets: the same users and the same server."""
 
-    users: int = 50
+    users: int = 200
     ttft_ms: int = 200
-    itl_ms: int = 50
-    tokens: int = 40
-    window_s: float = 6.0
+    itl_ms: int = 20
+    tokens: int = 60
+    window_s: float = 3.0
     lockstep: bool = False
+    hindered: bool = False
+    """A neighbour in the client's event loop blocks it most of the time, see `child.neighbour`."""
 
     @property
     def answer_s(self) -> float:
@@ -58,15 +61,17 @@ class Round:
 
     They are of requests that began inside the window and of gaps inside it. `cpu_us` is the CPU time of the process
     per token event of the window, `waited_percent` the share of the window in which it could run and had no core, None
-    where the system does not say. `sent`, `matched` (found in the server's log) and `shared_reads` (token events
-    that shared a read with a later one) count the whole round.
+    where the system does not say. `sent` and `matched` (found in the server's log) count the whole round, and
+    `coalesced_percent` is its share of token events that shared a read with a later one, None where the client does
+    not know. `each_bytes` is the resident memory that one user added, with its connection and its answer.
     """
 
     sent: int
     matched: int
     cpu_us: float
     waited_percent: float | None
-    shared_reads: int
+    coalesced_percent: float | None
+    each_bytes: float
     start_ms: list[float]
     arrival_ms: list[float]
     ttft_ms: list[float]
@@ -90,7 +95,7 @@ def compare(load: Load, arms: Sequence[str], rounds: int) -> dict[str, list[Roun
         for _ in range(rounds):
             for arm in arms:
                 carried = _locust(load, mock.url) if arm == "locust" else _client(arm, load, mock.url)
-                results[arm].append(_round(carried, mock.truth(clear=True)))
+                results[arm].append(_round(carried, mock.truth(clear=True), knows_reads=arm != "baseline"))
     return results
 
 
@@ -110,7 +115,7 @@ def cost(*, clients: int, batches: int) -> dict[str, float]:
 
 
 def _client(arm: str, load: Load, url: str) -> dict[str, Any]:
-    carried: dict[str, Any] = _child(arm, {"url": url, **_times(load)})
+    carried: dict[str, Any] = _child(arm, {"url": url, "hindered": load.hindered, **_times(load)})
     return {**carried, "answers": [Answer(*row) for row in carried["answers"]]}
 
 
@@ -160,7 +165,7 @@ def _answer(completion: Completion) -> Answer:
     )
 
 
-def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Round:
+def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, knows_reads: bool) -> Round:
     (from_ns, to_ns), waited_s = carried["window_ns"], carried["waited_s"]
     answers = {answer.id: answer for answer in carried["answers"]}
     matched = [one for one in records if one["request_id"] in answers]
@@ -171,12 +176,18 @@ def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         matched=len(matched),
         waited_percent=None if waited_s is None else waited_s * 1e11 / (to_ns - from_ns),
         cpu_us=carried["cpu_s"] * 1e6 / max(1, tokens_between(records, from_ns, to_ns)),
-        shared_reads=sum(each - 1 for answer in answers.values() for each in answer.events_per_read or ()),
+        coalesced_percent=_coalesced_percent(answers.values()) if knows_reads else None,
+        each_bytes=carried["each_bytes"],
         start_ms=_ms(one.start_ns for one in begun),
         arrival_ms=_ms(one.arrival_ns for one in begun),
         ttft_ms=_ms(one.ttft_ns for one in begun),
         itl_ms=_ms(gap_ns for _, one in every for gap_ns in one.itl_ns),
     )
+
+
+def _coalesced_percent(answers: Collection[Answer]) -> float:
+    shared = sum(each - 1 for answer in answers for each in answer.events_per_read or ())
+    return 100 * shared / sum(sum(answer.events_per_read or [1] * (len(answer.gaps_ns) + 1)) for answer in answers)
 
 
 def _ms(values_ns: Iterable[int | None]) -> list[float]:

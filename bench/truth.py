@@ -35,10 +35,11 @@ class Errors:
     `start_ns`: arrival of the request at the server's application − what the client calls its start. Holds the way
     to the server, and whatever the client did after that stamp and before the bytes left.
     `arrival_ns`: stamp of the first token at the client − at the server, right before the write.
+    Both are None where the first token shared a read with a later one: what the client then has is a bound.
     `itl_ns`: one for each gap; a gap between two reads is held against the gap between their last tokens.
     """
 
-    ttft_ns: int
+    ttft_ns: int | None
     start_ns: int | None
     arrival_ns: int | None
     itl_ns: list[int]
@@ -55,11 +56,11 @@ def errors(answer: Answer, record: Mapping[str, Any], *, from_ns: int, to_ns: in
     if seen[-1] != len(sent_ns):
         raise ValueError(f"{answer.id}: {seen[-1]} token events seen, {len(sent_ns)} sent")
     true = [(sent_ns[before - 1], sent_ns[after - 1]) for before, after in pairwise(seen)]
-    origin_ns = answer.origin_ns
+    origin_ns, exact = answer.origin_ns, seen[0] == 1
     return Errors(
-        ttft_ns=answer.ttft_ns - (sent_ns[0] - record["arrived_ns"]),
+        ttft_ns=answer.ttft_ns - (sent_ns[0] - record["arrived_ns"]) if exact else None,
         start_ns=None if origin_ns is None else record["arrived_ns"] - origin_ns,
-        arrival_ns=None if origin_ns is None else origin_ns + answer.ttft_ns - sent_ns[0],
+        arrival_ns=None if origin_ns is None or not exact else origin_ns + answer.ttft_ns - sent_ns[0],
         itl_ns=[
             gap_ns - (after_ns - before_ns)
             for gap_ns, (before_ns, after_ns) in zip(answer.gaps_ns, true, strict=True)

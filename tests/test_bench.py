@@ -10,6 +10,8 @@ RECORD = {"arrived_ns": 1_000, "token_ns": [5_000, 6_000, 7_000, 9_000]}
 ALWAYS = {"from_ns": 0, "to_ns": 10_000}
 TINY = Size(
     load=Load(users=3, ttft_ms=20, itl_ms=20, tokens=5, window_s=1.0),
+    flat=Load(users=2, ttft_ms=0, itl_ms=0, tokens=50, window_s=0.5),
+    blocked=Load(users=3, ttft_ms=20, itl_ms=20, tokens=5, window_s=0.5, hindered=True),
     rounds=1,
     spawned=4,
     spawn_rounds=1,
@@ -34,6 +36,12 @@ def test_a_shared_read_is_held_against_its_last_token():
     """Tokens 2 and 3 came in one read: the gap before it ends at token 3, the gap after it begins there."""
     answer = Answer("a", 4_000, [2_050, 1_950], events_per_read=[1, 2, 1])
     assert errors(answer, RECORD, **ALWAYS).itl_ns == [50, -50]
+
+
+def test_a_first_token_in_a_shared_read_has_no_error():
+    """Tokens 1 and 2 came in one read: when the first came is not known, so neither is TTFT; the gaps are."""
+    answer = Answer("a", 5_000, [1_050, 1_950], origin_ns=600, events_per_read=[2, 1, 1])
+    assert errors(answer, RECORD, **ALWAYS) == Errors(ttft_ns=None, start_ns=400, arrival_ns=None, itl_ns=[50, -50])
 
 
 def test_gaps_outside_the_window_do_not_count():
@@ -67,18 +75,19 @@ def test_the_table_goes_between_its_marks():
 def test_every_request_of_a_small_run_is_matched():
     """All arms run, every request they sent is in the server's log, and each figure has a cell in the table."""
     figures = measure(TINY)
-    rounds = [*figures.paced.values(), *figures.lockstep.values()]
-    assert [list(part) for part in (figures.paced, figures.lockstep)] == [
-        ["baseline", "llmload", "locust"],
-        ["baseline", "llmload"],
-    ]
-    for (one,) in rounds:
+    every = ["baseline", "llmload", "locust", "floor"]
+    parts = (figures.paced, figures.lockstep, figures.flat, figures.blocked)
+    assert [list(part) for part in parts] == [every, every, every, ["baseline", "llmload", "floor"]]
+    for arm, (one,) in ((arm, rounds) for part in parts for arm, rounds in part.items()):
         assert one.matched == one.sent > 0
         assert one.cpu_us > 0
+        assert (one.coalesced_percent is None) == (arm == "baseline")
+        assert bool(one.start_ms) == (arm != "locust")
+    for (one,) in [*figures.paced.values(), *figures.lockstep.values()]:
         assert one.ttft_ms
         assert one.itl_ms
-    assert [len(one.start_ms) == len(one.ttft_ms) for (one,) in rounds] == [True, True, False, True, True]
+        assert one.each_bytes > 0
     assert {arm: len(spawns) for arm, spawns in figures.spawns.items()} == {"baseline": 1, "llmload": 1}
     lines = table(figures, TINY).splitlines()
-    assert [line.count("|") for line in lines[:17]] == [5] * 17
-    assert lines[17] == ""
+    assert [line.count("|") for line in lines[:30]] == [6] * 30
+    assert lines[30] == ""
