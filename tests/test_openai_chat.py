@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmload.protocols import ChatProtocol
-from llmload.protocols.openai_chat import OpenAIChat
+from llmload.protocols.openai_chat import OpenAIChat, _decoded, _plain, _read
 from llmload.protocols.openai_usage import MAX_COUNT
 from llmload.records import ChatRequest
 from llmload.timeline import Delta, Timeline, Usage
@@ -405,3 +405,63 @@ def test_json_that_is_too_deep_or_too_long_does_not_raise(data: str) -> None:
         assert isinstance(CHAT.read_event(data, name=name), Delta)
     assert CHAT.read_answer(data.encode()).is_token is False
     assert len(CHAT.read_error(data.encode())) == 300
+
+
+def odd(*usual: object) -> st.SearchStrategy[object]:
+    """Mostly what servers send, sometimes any value."""
+    return st.sampled_from(usual) | VALUES
+
+
+PARTS = st.fixed_dictionaries(
+    {}, optional={"content": odd("x", "", None), "role": odd("assistant"), "reasoning_content": odd("y", "", None)}
+)
+CHOICES = st.fixed_dictionaries(
+    {"delta": PARTS | VALUES},
+    optional={
+        "index": odd(0, 1),
+        "finish_reason": odd(None, "stop"),
+        "usage": odd(None, {"prompt_tokens": 3}),
+        "message": PARTS,
+        "error": odd(None, "e"),
+    },
+)
+CHUNKS = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICES | VALUES, max_size=2) | VALUES},
+    optional={
+        "object": odd("chat.completion.chunk", "error"),
+        "usage": odd(None, {"completion_tokens": 2}),
+        "error": odd(None, {"message": "e"}),
+        "error_message": odd(None, "e"),
+    },
+)
+
+
+@settings(max_examples=1000)
+@given(CHUNKS)
+def test_the_short_way_gives_what_the_long_one_gives(chunk: dict[str, object]) -> None:
+    """An event that is taken for plain text is the same delta when it is read with every exception in mind."""
+    assert _plain(chunk) in (None, _read(chunk))
+
+
+def test_plain_text_takes_the_short_way() -> None:
+    """The chunks of OpenAI and its copies, with or without a role and empty fields beside the text."""
+    assert _plain({"choices": [{"delta": {"content": "x"}}]}) == Delta(answer="x")
+    choice = {"index": 0, "delta": {"role": "assistant", "content": "x"}, "finish_reason": None}
+    assert _plain({"object": "chat.completion.chunk", "choices": [choice], "usage": None}) == Delta(answer="x")
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=8), st.booleans())
+def test_orjson_decodes_what_json_decodes(value: dict[str, object], ascii_only: bool) -> None:
+    """Every object is decoded to the same values, escaped or not; whole numbers beyond 64 bits may become floats."""
+    data = json.dumps(value, ensure_ascii=ascii_only)
+    whole = json.loads(data, parse_int=lambda digits: n if -(2**63) <= (n := int(digits)) < 2**64 else float(n))
+    assert repr(_decoded(data)) in (repr(whole), repr(json.loads(data)))
+
+
+def test_what_orjson_refuses_is_decoded_all_the_same() -> None:
+    """Halves of a character and numbers that JSON does not have; a whole number beyond 64 bits becomes a float."""
+    assert _decoded('{"a":"\\ud83d"}') == {"a": "\ud83d"}
+    assert repr(_decoded('{"a":NaN,"b":1e999}')) == "{'a': nan, 'b': inf}"
+    assert _decoded('{"a":18446744073709551616}') == {"a": 2.0**64}
+    assert _decoded("{") is None
+    assert _decoded("[1]") is None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
+
 from llmload.protocols.error_text import read_error, stream_error
 from llmload.protocols.openai_usage import read_usage
 from llmload.records import ChatRequest
@@ -17,6 +19,7 @@ from llmload.timeline import Delta
 _DONE = Delta(done=True)
 _NOTHING = Delta()
 _MALFORMED = Delta(malformed=True)
+_PLAIN_KEYS = {"content", "role"}
 
 
 class OpenAIChat:
@@ -66,7 +69,7 @@ class OpenAIChat:
         payload = _decoded(data)
         if name == "error":
             return Delta(error=stream_error(data if payload is None else payload))
-        return _MALFORMED if payload is None else _read(payload)
+        return _MALFORMED if payload is None else _plain(payload) or _read(payload)
 
     def read_answer(self, body: bytes) -> Delta:
         """Return what the whole body of an answer that was not streamed holds; its end is an end marker."""
@@ -85,15 +88,41 @@ class OpenAIChat:
 
 
 def _decoded(data: str) -> dict[str, Any] | None:
+    """Return a JSON object; None where it is none. A whole number beyond 64 bits may come out as a float."""
     try:
-        payload = json.loads(data)
+        payload = orjson.loads(data)
     except (ValueError, RecursionError):
-        return None
+        # what orjson refuses and Python takes: halves of a character (`"\ud83d"`), NaN, 1e999
+        try:
+            payload = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
     return payload if isinstance(payload, dict) else None
 
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _plain(payload: dict[str, Any]) -> Delta | None:
+    """Return what `_read` does where the event is one choice's next text and nothing else, as nearly all are."""
+    choices = payload.get("choices")
+    if (
+        not isinstance(choices, list)
+        or len(choices) != 1
+        or payload.get("usage")
+        or payload.get("error")
+        or payload.get("object") == "error"
+    ):
+        return None
+    choice = choices[0]
+    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("usage"):
+        return None
+    part = choice.get("delta")
+    if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _PLAIN_KEYS):
+        return None
+    content = part.get("content")
+    return Delta(content) if content and isinstance(content, str) else None
 
 
 def _read(payload: dict[str, Any]) -> Delta:
