@@ -170,9 +170,10 @@ class _Attempt:
 
     def _stream(self, exchange: Exchange, watch: Watch) -> Failure | None:
         watch.follow(exchange)
+        feed, take = self._reader.feed, self._take
         for data, arrival_ns in exchange.chunks():
-            for event in self._reader.feed(data, arrival_ns):
-                self._take(event, watch)
+            for event in feed(data, arrival_ns):
+                take(event, watch)
         for event in self._reader.finish():
             self._take(event, watch)
         return self._ending(complete=True)
@@ -187,11 +188,15 @@ class _Attempt:
             watch.ending(event.arrival_ns, FINISHED_S)
         elif delta.is_token:
             watch.content(event.arrival_ns)
-        if first and self._exchange is not None:
+        if first:
+            self._tell_first(event.arrival_ns)
+
+    def _tell_first(self, arrival_ns: int) -> None:
+        if self._exchange is not None:
             self._exchange.eager = False  # the first token was worth a turn of its own, the others come in batches
-        if first and self._stamps.origin_ns is not None:
+        if self._stamps.origin_ns is not None:
             try:
-                self._listener.first_token(self._request, (event.arrival_ns - self._stamps.origin_ns) / 1e9)
+                self._listener.first_token(self._request, (arrival_ns - self._stamps.origin_ns) / 1e9)
             except Exception as error:
                 raise _Interrupted(error) from error
 

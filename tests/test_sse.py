@@ -8,10 +8,12 @@ import json
 import logging
 
 import pytest
+import sseclient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmload.stream.sse import Event, OversizedEvent, SseReader
+from llmload.stream.frames import Frames
+from llmload.stream.sse import Event, OversizedEvent, SseReader, plain_data
 from tests.playback import STEP_NS, Played, play, play_every_way, ways
 
 X = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
@@ -255,3 +257,60 @@ def test_random_texts_survive_random_line_ends_and_cuts(texts: list[str], end: b
     cut = data.draw(st.integers(0, len(body)))
     expected = "".join(texts).encode("utf-8", "replace").decode()
     assert play([body]).timeline.text == play([body[:cut], body[cut:]]).timeline.text == expected
+
+
+def by_sseclient(reads: list[bytes]) -> list[tuple[str, str]]:
+    """Read a stream with sseclient-py alone, over `Frames`."""
+    frames = Frames(max_frame_bytes=1 << 20)
+    blocks = [*map(frames.feed, reads), frames.finish()]
+    events = itertools.chain.from_iterable(sseclient.SSEClient([block]).events() for block in blocks if block)
+    return [(event.event, event.data) for event in events if event.data or event.event != "message"]
+
+
+PIECES = [
+    b"data: ",
+    b"data:",
+    b"data",
+    b"event: x",
+    b"event:",
+    b"id: 1",
+    b": c",
+    b":",
+    b" ",
+    b"{}",
+    b"x",
+    b"\0",
+    b"\x0b\x1c",
+]
+PIECES += [
+    b"\n",
+    b"\n\n",
+    b"\r",
+    b"\r\n",
+    b"\r\n\r\n",
+    codecs.BOM_UTF8,
+    "é".encode(),
+    b"\xe2\x80\xa8",
+    b"\xc2\x85",
+    b"\xff",
+]
+LIKELY = [b"data: {}\n\n", b"data:x\n\n", b"data:  y\n\n", b"data:\n\n", b"data: [DONE]\r\n\r\n"]
+
+
+@settings(max_examples=1000)
+@given(
+    st.lists(st.sampled_from(PIECES) | st.sampled_from(LIKELY), max_size=24), st.lists(st.integers(0, 120), max_size=6)
+)
+def test_plain_frames_are_read_as_sseclient_reads_them(pieces: list[bytes], cuts: list[int]) -> None:
+    """The short way for frames of one data line gives the events of sseclient-py, for any stream and any cuts."""
+    body = b"".join(pieces)
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    reads = [body[start:end] for start, end in itertools.pairwise(edges)]
+    assert [(event.name, event.data) for event in play(reads).events] == by_sseclient(reads)
+
+
+def test_which_frames_are_plain() -> None:
+    """One data line each; anything else is left to sseclient-py."""
+    assert plain_data(b"data: a\n\ndata:b\n\ndata:\n\ndata:  \xc3\xa9\n\n") == ["a", "b", "", " é"]
+    for other in (b"data\n\n", b"event: x\ndata: a\n\n", b"data: a\ndata: b\n\n", b"data: a\n\n\n", b"\ndata: a\n\n"):
+        assert plain_data(other) is None

@@ -1,13 +1,14 @@
 """Server-sent events: the bytes of each read in, events with their arrival out.
 
 No provider knowledge, no network, no clock. sseclient-py interprets the fields; `frames` makes its input such
-that it cannot be wrong about where lines and frames end.
+that it cannot be wrong about where lines and frames end. Frames that are one `data` line each, which nearly all are,
+do not need it: `plain_data` reads them at a tenth of the cost, and a test holds it against sseclient-py.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import sseclient
 
@@ -19,13 +20,12 @@ __all__ = ["Event", "OversizedEvent", "SseReader"]
 logging.getLogger("sseclient").setLevel(logging.INFO)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event and the read that completed it.
 
     Events with the same `read` share an `arrival_ns` (monotonic nanoseconds), which is exact for the last of
     them only. `tail` is True for the last frame of a stream that ended without a blank line: its data may be
-    cut.
+    cut. A tuple, because one is made for every event.
     """
 
     name: str
@@ -90,10 +90,29 @@ class SseReader:
         return self._events(block, tail=True) if block else []
 
     def _events(self, block: bytes, *, tail: bool) -> list[Event]:
-        self._source[0] = block
         arrival_ns, read = self._arrival_ns, self._read
+        plain = plain_data(block)
+        if plain is not None:
+            return [Event("message", data, arrival_ns, read, tail) for data in plain if data]
+        self._source[0] = block
         return [
             Event(event.event, event.data, arrival_ns, read, tail)
             for event in self._client.events()
             if event.data or event.event != "message"
         ]
+
+
+def plain_data(block: bytes) -> list[str] | None:
+    """Return the data of each frame of a block, None where a frame is anything but one line that begins with `data:`.
+
+    Args:
+        block: what `Frames` returns: complete frames, UTF-8, LF line ends.
+    """
+    frames = block.decode().split("\n\n")
+    if frames.pop():
+        return None  # a third line end
+    for frame in frames:
+        if not frame.startswith("data:") or "\n" in frame:
+            return None
+    # "If value starts with a U+0020 SPACE character, remove it from value."
+    return [frame[6:] if frame.startswith(" ", 5) else frame[5:] for frame in frames]

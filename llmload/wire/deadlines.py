@@ -45,6 +45,7 @@ class Watch:
         "_connecting",
         "_exchange",
         "_greenlet",
+        "_idle_ns",
         "_keeper",
         "_limits",
         "_stamps",
@@ -63,6 +64,7 @@ class Watch:
         self._stream = stream
         self._greenlet = getcurrent()
         self._total_ns = _due(now_ns, limits.total_s)
+        self._idle_ns = _due(0, limits.idle_s)  # worked out once: `content` is called for every token
         self._connecting = True
         self._exchange: Exchange | None = None
         self.armed = False
@@ -75,7 +77,7 @@ class Watch:
     def content(self, at_ns: int) -> None:
         """An event with content came at `at_ns`, at or after the first token."""
         self._connecting = False
-        self._set("timeout_idle", _due(at_ns, self._limits.idle_s))
+        self._set("timeout_idle", at_ns + self._idle_ns)
 
     def ending(self, at_ns: int, limit_s: float) -> None:
         """The answer is whole: wait no longer than this for the response to end. Its kind is `drained`."""
