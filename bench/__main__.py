@@ -29,13 +29,15 @@ in all, every one found in the server's log.
 *sent* is the server's stamp of the request's arrival − the client's stamp of its start, *first token* the client's \
 stamp of its arrival − the server's before the write; TTFT has both errors in it, and the way there and back.
 In lockstep all streams get their tokens at the same moments, so a client is late by what stands before it in the queue.
-CPU is that of the whole process, the cost of its requests included. The first column's clients keep httpx's own \
+CPU is that of the whole process, the cost of its requests included. What stands below it is of the round with the \
+median CPU; ratios are medians of each round's. \
+The first column's clients keep httpx's own \
 timeouts; in the last three rows each of them loads a TLS context of its own, which is httpx's default.
 The last column is no client, but what one costs at least: a watcher a connection, `recvmsg`, llhttp, orjson.
 *Coalesced* events shared a read with a later one: of their arrival only a bound is known, so they are in no error. \
 The first column's clients cannot tell, and stamp them all.
 *Flat out* the server sends as fast as it can to {flat.users} streams; events per second of CPU time, not of the clock.
-*Blocked*: a neighbour in the client's event loop holds it for 12 of every 15 ms.
+*Blocked*: a neighbour in the client's event loop holds it for 12 of every 15 ms. One round only.
 *Without a core* is the time in which a client could run while others had the machine, the server among them; it \
 shows in the p99.
 {machine}"""

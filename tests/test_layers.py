@@ -43,6 +43,7 @@ OWNERS = {
     "httpcore": {"wire"},
     "ssl": {"wire"},
     "sseclient": {"stream"},
+    "orjson": {"protocols"},
     "hdrh": {"metrics"},
     "starlette": {"mock"},
     "uvicorn": {"mock"},
