@@ -47,6 +47,7 @@ shows in the p99.
 class Size:
     """How much is measured."""
 
+    light: Load
     load: Load
     flat: Load
     blocked: Load
@@ -60,11 +61,13 @@ class Size:
 BLOCKED = ("baseline", "llmload", "floor")
 """The arms whose event loop the bench can hold."""
 FULL = Size(
+    light=Load(users=50, itl_ms=50, tokens=40),
     load=Load(),
     flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500),
     blocked=Load(users=50, itl_ms=50, tokens=40, hindered=True),
 )
 QUICK = Size(
+    light=Load(users=20, itl_ms=50, tokens=20, window_s=0.6),
     load=Load(users=100, tokens=20, window_s=0.6),
     flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500, window_s=0.6),
     blocked=Load(users=20, tokens=20, window_s=0.6, hindered=True),
@@ -80,6 +83,7 @@ QUICK = Size(
 class Figures:
     """Everything one run of the bench has measured, by arm."""
 
+    light: dict[str, list[Round]]
     paced: dict[str, list[Round]]
     lockstep: dict[str, list[Round]]
     flat: dict[str, list[Round]]
@@ -95,6 +99,7 @@ def measure(size: Size) -> Figures:
         RuntimeError: a request failed, or is missing from the server's log.
     """
     figures = Figures(
+        light=compare(size.light, ARMS, size.rounds),
         paced=compare(size.load, ARMS, size.rounds),
         lockstep=compare(replace(size.load, lockstep=True), ARMS, size.rounds),
         flat=compare(size.flat, ARMS, size.rounds),
@@ -112,12 +117,18 @@ def measure(size: Size) -> Figures:
     return figures
 
 
+def _streams(load: Load) -> str:
+    return f"{load.users} streams of {1000 / load.itl_ms:g} tokens/s"
+
+
 def table(figures: Figures, size: Size) -> str:
     """Return the table and its notes, in Markdown."""
     load, paced, lockstep = size.load, figures.paced, figures.lockstep
-    streams = f"{load.users} streams of {1000 / load.itl_ms:g} tokens/s"
     rows = [
-        _row(f"**{streams}**: sent", paced, lambda one: one.start_ms),
+        _row(f"**{_streams(size.light)}**: TTFT", figures.light, lambda one: one.ttft_ms),
+        _row("ITL", figures.light, lambda one: one.itl_ms),
+        *_cost_rows(figures.light),
+        _row(f"**{_streams(load)}**: sent", paced, lambda one: one.start_ms),
         _row("first token", paced, lambda one: one.arrival_ms),
         _row("TTFT", paced, lambda one: one.ttft_ms),
         _row("ITL", paced, lambda one: one.itl_ms),
@@ -151,7 +162,7 @@ def write(text: str, readme: str) -> str:
 
 
 def _parts(figures: Figures) -> tuple[dict[str, list[Round]], ...]:
-    return figures.paced, figures.lockstep, figures.flat, figures.blocked
+    return figures.light, figures.paced, figures.lockstep, figures.flat, figures.blocked
 
 
 def _rounds(figures: Figures) -> list[Round]:

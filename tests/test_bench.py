@@ -9,6 +9,7 @@ from bench.truth import Answer, Errors, errors, percentile, tokens_between
 RECORD = {"arrived_ns": 1_000, "token_ns": [5_000, 6_000, 7_000, 9_000]}
 ALWAYS = {"from_ns": 0, "to_ns": 10_000}
 TINY = Size(
+    light=Load(users=2, ttft_ms=20, itl_ms=20, tokens=5, window_s=0.5),
     load=Load(users=3, ttft_ms=20, itl_ms=20, tokens=5, window_s=1.0),
     flat=Load(users=2, ttft_ms=0, itl_ms=0, tokens=50, window_s=0.5),
     blocked=Load(users=3, ttft_ms=20, itl_ms=20, tokens=5, window_s=0.5, hindered=True),
@@ -76,8 +77,8 @@ def test_every_request_of_a_small_run_is_matched():
     """All arms run, every request they sent is in the server's log, and each figure has a cell in the table."""
     figures = measure(TINY)
     every = ["baseline", "llmload", "locust", "floor"]
-    parts = (figures.paced, figures.lockstep, figures.flat, figures.blocked)
-    assert [list(part) for part in parts] == [every, every, every, ["baseline", "llmload", "floor"]]
+    parts = (figures.light, figures.paced, figures.lockstep, figures.flat, figures.blocked)
+    assert [list(part) for part in parts] == [every, every, every, every, ["baseline", "llmload", "floor"]]
     for arm, (one,) in ((arm, rounds) for part in parts for arm, rounds in part.items()):
         assert one.matched == one.sent > 0
         assert one.cpu_us > 0
@@ -89,5 +90,5 @@ def test_every_request_of_a_small_run_is_matched():
         assert one.each_bytes > 0
     assert {arm: len(spawns) for arm, spawns in figures.spawns.items()} == {"baseline": 1, "llmload": 1}
     lines = table(figures, TINY).splitlines()
-    assert [line.count("|") for line in lines[:30]] == [6] * 30
-    assert lines[30] == ""
+    assert [line.count("|") for line in lines[:38]] == [6] * 38
+    assert lines[38] == ""
