@@ -18,7 +18,7 @@ from importlib.metadata import version
 from statistics import median
 
 from bench.rounds import ARMS, CLIENTS, ROOT, Load, Round, Spawn, compare, cost, spawn
-from bench.truth import percentile
+from llmload.metrics.truth import percentile
 
 HEAD = "| | httpx + sseclient-py | llmload's client | Locust with llmload | bare gevent loop |\n|---|---|---|---|---|"
 NOTES = """\

@@ -29,12 +29,12 @@ from gevent.monkey import get_original  # noqa: E402
 
 from bench import baseline  # noqa: E402
 from bench.floor import Floor  # noqa: E402
-from bench.window import Window  # noqa: E402
 from llmload.client import Client  # noqa: E402
 from llmload.config import Settings  # noqa: E402
 from llmload.protocols.openai_chat import OpenAIChat  # noqa: E402
 from llmload.records import ChatRequest, Completion  # noqa: E402
 from llmload.surroundings import Surroundings, WallClock  # noqa: E402
+from llmload.swarm.window import Window  # noqa: E402
 from llmload.target import Target  # noqa: E402
 from llmload.wire.choose import open_wire  # noqa: E402
 from llmload.wire.deadlines import Keeper  # noqa: E402

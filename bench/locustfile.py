@@ -18,7 +18,7 @@ import gevent
 import psutil
 from locust import events
 
-from bench.window import Window
+from llmload.swarm.window import Window
 
 BENCH = json.loads(os.environ["BENCH"])
 places = count()

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.truth import Answer, errors, tokens_between
+from llmload.metrics.truth import Answer, errors, tokens_between
 from llmload.mock.process import MockProcess
-from llmload.records import Completion
 from llmload.sinks.record import find_run, read_run
 
 ROOT = Path(__file__).parents[1]
@@ -131,7 +130,7 @@ def _locust(load: Load, url: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = _run_locust("llmload", load, url, Path(folder))
         about, completions, _ = read_run(find_run(folder))
-        answers = [_answer(one) for one in completions]
+        answers = [Answer.of(one) for one in completions]
     return {**result, "answers": answers, "sent": about["started"]}
 
 
@@ -152,17 +151,6 @@ def _output(command: Sequence[str], variables: Mapping[str, str]) -> str:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
-
-
-def _answer(completion: Completion) -> Answer:
-    if completion.outcome != "ok" or completion.ttft_s is None:
-        raise RuntimeError(f"{completion.id} {completion.outcome}: {completion.kind} {completion.message}")
-    return Answer(
-        completion.id,
-        round(completion.ttft_s * 1e9),
-        [gap_us * 1000 for gap_us in completion.gaps_us],
-        events_per_read=completion.events_per_read,
-    )
 
 
 def _round(carried: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, knows_reads: bool) -> Round:

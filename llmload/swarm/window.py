@@ -1,4 +1,4 @@
-"""The time in which an arm is measured, and what the process got of the machine meanwhile."""
+"""The time in which a process is measured, and what it got of the machine meanwhile."""
 
 from __future__ import annotations
 

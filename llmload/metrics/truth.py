@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+from llmload.records import Completion
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -25,6 +27,22 @@ class Answer:
     gaps_ns: Sequence[int]
     origin_ns: int | None = None
     events_per_read: Sequence[int] | None = None
+
+    @classmethod
+    def of(cls, completion: Completion) -> Answer:
+        """Return what the record of an ok, streamed completion says, without an origin.
+
+        Raises:
+            ValueError: it has no TTFT.
+        """
+        if completion.outcome != "ok" or completion.ttft_s is None:
+            raise ValueError(f"{completion.id} {completion.outcome}: {completion.kind} {completion.message}")
+        return cls(
+            completion.id,
+            round(completion.ttft_s * 1e9),
+            [gap_us * 1000 for gap_us in completion.gaps_us],
+            events_per_read=completion.events_per_read,
+        )
 
 
 @dataclass(frozen=True, slots=True)
