@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmload.metrics.truth import Answer, Errors, errors, percentile, tokens_between
+from llmload.metrics.truth import Answer, Errors, client_ttft_ns, errors, percentile, tokens_between
 from llmload.records import Completion
 
 RECORD = {"arrived_ns": 1_000, "token_ns": [5_000, 6_000, 7_000, 9_000]}
@@ -54,7 +54,21 @@ def test_percentiles_are_by_nearest_rank():
 def test_an_answer_out_of_the_record():
     """A completion's durations in nanoseconds; one that did not end ok has no times to compare."""
     known = {"scenario": "Chat", "model": "m", "worker": "local", "started_unix_ns": 1, "gaps_us": (20_000, 19_999)}
-    done = Completion(id="a", outcome="ok", ttft_s=0.2000011, events_per_read=(1, 2, 1), **known)
-    assert Answer.of(done) == Answer("a", 200_001_100, [20_000_000, 19_999_000], None, (1, 2, 1))
+    done = Completion(id="a", outcome="ok", ttft_s=0.2000011, events_per_read=(1, 2, 1), written_s=5e-5, **known)
+    gaps_ns = [20_000_000, 19_999_000]
+    assert Answer.of(done) == Answer("a", 200_001_100, gaps_ns, None, (1, 2, 1), 50_000)
+    assert Answer.of(done, clock_offset_ns=-9) == Answer("a", 200_001_100, gaps_ns, 10, (1, 2, 1), 50_000)
     with pytest.raises(ValueError, match="b failed: truncated cut"):
         Answer.of(Completion(id="b", outcome="failed", kind="truncated", message="cut", **known))
+
+
+def test_what_a_server_takes_to_notice_is_no_error_of_the_client():
+    """The start can be wrong by the time of the write at most; without the stamps the whole error counts."""
+    late = Errors(ttft_ns=8_020, start_ns=8_000, arrival_ns=20, itl_ns=[])
+    assert client_ttft_ns(Answer("a", 0, [], written_ns=50), late) == 70
+    assert client_ttft_ns(Answer("a", 0, [], written_ns=9_000), late) == 8_020
+    assert client_ttft_ns(Answer("a", 0, []), late) == 8_020
+    unknown = Errors(ttft_ns=8_020, start_ns=None, arrival_ns=None, itl_ns=[])
+    assert client_ttft_ns(Answer("a", 0, [], written_ns=50), unknown) == 8_020
+    bound = Errors(ttft_ns=None, start_ns=8_000, arrival_ns=None, itl_ns=[])
+    assert client_ttft_ns(Answer("a", 0, [], written_ns=50), bound) is None

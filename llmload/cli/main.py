@@ -11,6 +11,7 @@ import llmload
 from llmload.errors import LlmloadError
 
 COMMANDS = {
+    "calibrate": "find out how much one worker holds on this machine",
     "demo": "run the mock server and a short load against it",
     "mock": "serve a chat API with known times",
     "report": "print the summary of a run from its record",

@@ -19,6 +19,7 @@ class Answer:
     """One answer as a client saw it, nanoseconds.
 
     `origin_ns` is the monotonic time that `ttft_ns` counts from; None where the client keeps durations only.
+    `written_ns` is how long after it the whole request had been handed to the kernel; None where that is not known.
     `gaps_ns` lie between reads that carried tokens; `events_per_read` None means one token event each.
     """
 
@@ -27,10 +28,15 @@ class Answer:
     gaps_ns: Sequence[int]
     origin_ns: int | None = None
     events_per_read: Sequence[int] | None = None
+    written_ns: int | None = None
 
     @classmethod
-    def of(cls, completion: Completion) -> Answer:
-        """Return what the record of an ok, streamed completion says, without an origin.
+    def of(cls, completion: Completion, *, clock_offset_ns: int | None = None) -> Answer:
+        """Return what the record of an ok, streamed completion says.
+
+        Args:
+            completion: the record.
+            clock_offset_ns: what its process adds to monotonic time to get unix time; None: no origin.
 
         Raises:
             ValueError: it has no TTFT.
@@ -41,7 +47,9 @@ class Answer:
             completion.id,
             round(completion.ttft_s * 1e9),
             [gap_us * 1000 for gap_us in completion.gaps_us],
+            origin_ns=None if clock_offset_ns is None else completion.started_unix_ns - clock_offset_ns,
             events_per_read=completion.events_per_read,
+            written_ns=None if completion.written_s is None else round(completion.written_s * 1e9),
         )
 
 
@@ -85,6 +93,20 @@ def errors(answer: Answer, record: Mapping[str, Any], *, from_ns: int, to_ns: in
             if from_ns <= before_ns and after_ns < to_ns
         ],
     )
+
+
+def client_ttft_ns(answer: Answer, error: Errors) -> int | None:
+    """Return the part of the TTFT error that can be the client's: `arrival_ns` + min(`start_ns`, `written_ns`).
+
+    The first byte went to the kernel between the client's stamp of the start and the moment at which the whole request
+    was there. What passes from then on until the server's application notices is the server's time, not an error.
+    Without those stamps it is the whole error, and None where that is.
+
+    Example: stamp 0, written at 50 us, noticed by a busy server at 8,000 us, first token 20 us late: 70 us of 8,020.
+    """
+    if error.start_ns is None or error.arrival_ns is None or answer.written_ns is None:
+        return error.ttft_ns
+    return error.arrival_ns + min(error.start_ns, answer.written_ns)
 
 
 def tokens_between(records: Sequence[Mapping[str, Any]], from_ns: int, to_ns: int) -> int:
