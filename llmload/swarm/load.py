@@ -57,12 +57,22 @@ class Load:
         run_id: the run's id.
         worker: this process's name in the record, e.g. `local` or `worker-0`.
         lag: measures this process's event loop.
+        held_events_per_second: what one worker holds on this machine; None where nobody knows.
     """
 
-    def __init__(self, environment: Environment, *, run_id: str, worker: str, lag: LagProbe) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        run_id: str,
+        worker: str,
+        lag: LagProbe,
+        held_events_per_second: float | None = None,
+    ) -> None:
         self._environment = environment
         self.run_id = run_id
         self._lag = lag
+        self._held = {"held_events_per_second": held_events_per_second}
         self._prefix = f"{run_id.rpartition('-')[2]}-{worker}"
         self._tallies = Tallies()
         self._pending: list[dict[str, Any]] = []
@@ -133,5 +143,5 @@ class Load:
             "ledger": self.ledger.to_wire(),
             "tallies": tallies,
             "completions": pending,
-            "client": {**self._lag.sample(), **repeats},
+            "client": {**self._lag.sample(), **repeats, **self._held},
         }

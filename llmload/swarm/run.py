@@ -16,6 +16,7 @@ from llmload.metrics.ledger import Ledger
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.sinks.record import RunRecord
+from llmload.swarm.limits import Limits
 
 log = logging.getLogger("llmload")
 
@@ -73,6 +74,7 @@ class Run:
         self.record = record
         self.members: dict[str, Member] = {}
         self.tallies = Tallies()
+        self.limits = Limits()
         self.summary: dict[str, Any] | None = None
         self._abort_after = abort_after
         self._now_s = now_s
@@ -144,6 +146,7 @@ class Run:
         member.rss_bytes_max = max(member.rss_bytes_max, client["rss_bytes"])
         member.served, member.repeats = client["served"], client["repeats"]
         self._lags.record_many(client["lags_us"])
+        self.limits.take(report)
         self.tallies.merge(report["tallies"])
         self.record.write(report["completions"])
 

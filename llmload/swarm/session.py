@@ -23,6 +23,7 @@ import llmload
 from llmload.client import Client
 from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
+from llmload.sinks.calibration import held_events_per_second
 from llmload.sinks.record import RunRecord, new_run_id
 from llmload.surroundings import WallClock
 from llmload.swarm import web
@@ -186,7 +187,8 @@ class Session:
         gc.collect()
         gc.freeze()
         self._lag.start()
-        self.load = Load(self.environment, run_id=str(shared["id"]), worker=name, lag=self._lag)
+        run_id, held = str(shared["id"]), held_events_per_second()
+        self.load = Load(self.environment, run_id=run_id, worker=name, lag=self._lag, held_events_per_second=held)
 
     def _collect(self) -> None:
         """Once a second: take what the local load has done, look after workers, see whether going on makes sense."""
@@ -196,6 +198,7 @@ class Session:
             if self.run.summary is not None:
                 return
             self._take_local()
+            self.run.limits.check()
             ticks += 1
             self.run.record.flush()
             if ticks % SAVE_TICKS == 0:
