@@ -6,10 +6,7 @@ A local process carries load and collects it; a master only collects; a worker o
 
 from __future__ import annotations
 
-import gc
 import logging
-import random
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,21 +16,17 @@ from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
-import llmload
 from llmload.client import Client
-from llmload.errors import LlmloadError, SetupError
+from llmload.errors import LlmloadError
 from llmload.records import ChatRequest, Completion
-from llmload.sinks.calibration import held_events_per_second
-from llmload.sinks.record import RunRecord, new_run_id
-from llmload.surroundings import WallClock
 from llmload.swarm import web
-from llmload.swarm.about import about_run
 from llmload.swarm.ending import Ending
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
 from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.run import Run
 from llmload.swarm.setup import Setup
+from llmload.swarm.start import start
 from llmload.swarm.workers import Workers, WorkerSide
 from llmload.wire.choose import open_wire
 from llmload.wire.tls import shared_context
@@ -82,9 +75,8 @@ class Session:
         self.ended.set()
         self._stopping = False
         self.setup = Setup(environment)
-        self._lag = LagProbe()
-        self._around: dict[UserClass, Any] = {}
-        self._collector: gevent.Greenlet | None = None
+        self.lag = LagProbe()
+        self.around: dict[UserClass, Any] = {}
         self.workers: Workers | WorkerSide | None = None
         self.ending = Ending(self)
         environment.llmload = self  # type: ignore[attr-defined]
@@ -125,7 +117,7 @@ class Session:
 
     def _on_test_start(self, environment: Environment, **_: Any) -> None:
         try:
-            self._start()
+            start(self)
         except LlmloadError as error:
             log.error("%s", error)
             if isinstance(self.workers, WorkerSide):
@@ -133,64 +125,7 @@ class Session:
             else:
                 gevent.spawn(self.stop, f"bad set-up: {error}")
 
-    def _start(self) -> None:
-        options = vars(self.environment.parsed_options)
-        if self.is_worker:
-            shared = options.get("llmload_run") or {}
-        else:
-            members = self.workers.ready() if isinstance(self.workers, Workers) else ["local"]
-            shared = {"id": new_run_id(time.time(), random.SystemRandom()), "members": members}
-        plan = self.plan = self.setup.plan(self.setup.options)
-        if self.is_worker and shared.get("version") != llmload.__version__:
-            raise SetupError(
-                f"this worker has llmload {llmload.__version__}, the master {shared.get('version')}", "install the same"
-            )
-        if isinstance(self.workers, WorkerSide) and shared.get("prompts") not in (None, plan.fingerprints):
-            raise SetupError("this worker has other prompts than the master", "give both the same prompts file")
-        shared["prompts"], shared["version"] = plan.fingerprints, llmload.__version__
-        options["llmload_run"] = shared
-        self._around.clear()
-        self.setup.clock = WallClock()  # anchored anew: the wall clock may have been stepped since the last run
-        if not self.is_worker:
-            self._begin_run(plan, str(shared["id"]))
-        if not self.is_master:
-            self._begin_load(plan, shared)
-        self._stopping = False
-        self.ended.clear()
-
-    def _begin_run(self, plan: Plan, run_id: str) -> None:
-        record = RunRecord.create(plan.settings.run_dir, run_id)
-        self.run = Run(
-            record,
-            about=about_run(self, plan, run_id),
-            now_s=self.setup.clock.now_s,
-            exceptions=self._exceptions,
-            abort_after=plan.settings.abort_after,
-        )
-        log.info("Run %s: the record goes to %s", run_id, record.path)
-        self.ending.run_began()
-        if isinstance(self.workers, Workers):
-            self.workers.run_began()
-        self._collector = gevent.spawn(self._collect)
-
-    def _exceptions(self) -> int:
-        return sum(row["count"] for row in self.runner.exceptions.values())
-
-    def _begin_load(self, plan: Plan, shared: Mapping[str, Any]) -> None:
-        index, name = 0, "local"
-        if isinstance(self.workers, WorkerSide):
-            index, name = self.workers.place(shared["members"])
-        plan.deal(worker_index=index, worker_count=len(shared["members"]), run_id=str(shared["id"]))
-        # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
-        # and a full collection of everything that was loaded so far, now or ever again
-        open_wire(plan.target.url, ssl_context=plan.trust, http2=plan.settings.http2).close()
-        gc.collect()
-        gc.freeze()
-        self._lag.start()
-        run_id, held = str(shared["id"]), held_events_per_second()
-        self.load = Load(self.environment, run_id=run_id, worker=name, lag=self._lag, held_events_per_second=held)
-
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Once a second: take what the local load has done, look after workers, see whether going on makes sense."""
         ticks = 0
         while self.run is not None and self.run.summary is None:
@@ -231,14 +166,14 @@ class Session:
         """Return a new client for a user of a class."""
         if self.plan is None or self.load is None:
             raise StopUser
-        around = self._around.get(cls)
+        around = self.around.get(cls)
         if around is None:
-            around = self._around[cls] = self.plan.around(
+            around = self.around[cls] = self.plan.around(
                 cls,
                 worker=self.load.worker,
                 keeper=self.setup.keeper,
                 clock=self.setup.clock,
-                lag_since=self._lag.worst_since,
+                lag_since=self.lag.worst_since,
             )
         plan = self.plan
         wire = open_wire(around.target.url, ssl_context=plan.trust, http2=plan.settings.http2)
@@ -308,6 +243,11 @@ class Session:
         """Whether a run is being stopped but has not ended."""
         return self._stopping and not self.ended.is_set()
 
+    def began(self) -> None:
+        """A run has begun here."""
+        self._stopping = False
+        self.ended.clear()
+
     def cut_short(self) -> None:
         """Cancel every request that is under way, now."""
         if isinstance(self.workers, Workers):
@@ -325,5 +265,5 @@ class Session:
             log.info("Run %s has ended: %s", self.run.id, self.run.record.path)
             if self.web_ui is not None:
                 self.ending.print_summary()
-        self._lag.stop()
+        self.lag.stop()
         self.ended.set()

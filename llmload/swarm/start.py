@@ -1,0 +1,102 @@
+"""How a run begins in one process: the plan, the run id and who takes part, the record, the load.
+
+Called at Locust's `test_start`. The master or local process makes up what all processes of a run share; Locust carries
+it to the workers inside the options, and each worker checks that it can take part.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+import llmload
+from llmload.errors import SetupError
+from llmload.sinks.calibration import held_events_per_second
+from llmload.sinks.record import RunRecord, new_run_id
+from llmload.surroundings import WallClock
+from llmload.swarm.about import about_run
+from llmload.swarm.load import Load
+from llmload.swarm.plan import Plan
+from llmload.swarm.run import Run
+from llmload.swarm.workers import Workers, WorkerSide
+from llmload.wire.choose import open_wire
+
+if TYPE_CHECKING:
+    from llmload.swarm.session import Session
+
+log = logging.getLogger("llmload")
+
+
+def start(session: Session) -> None:
+    """Begin a run in this process.
+
+    Raises:
+        LlmloadError: it cannot begin.
+    """
+    options = vars(session.environment.parsed_options)
+    shared = _shared(session, options)
+    plan = session.plan = session.setup.plan(session.setup.options)
+    if session.is_worker:
+        _check_worker(plan, shared)
+    shared["prompts"], shared["version"] = plan.fingerprints, llmload.__version__
+    options["llmload_run"] = shared
+    session.around.clear()
+    session.setup.clock = WallClock()  # anchored anew: the wall clock may have been stepped since the last run
+    if not session.is_worker:
+        _begin_run(session, plan, str(shared["id"]))
+    if not session.is_master:
+        _begin_load(session, plan, shared)
+    session.began()
+
+
+def _shared(session: Session, options: Mapping[str, Any]) -> dict[str, Any]:
+    if session.is_worker:
+        return dict(options.get("llmload_run") or {})
+    members = session.workers.ready() if isinstance(session.workers, Workers) else ["local"]
+    return {"id": new_run_id(time.time(), random.SystemRandom()), "members": members}
+
+
+def _check_worker(plan: Plan, shared: Mapping[str, Any]) -> None:
+    if shared.get("version") != llmload.__version__:
+        raise SetupError(
+            f"this worker has llmload {llmload.__version__}, the master {shared.get('version')}", "install the same"
+        )
+    if shared.get("prompts") not in (None, plan.fingerprints):
+        raise SetupError("this worker has other prompts than the master", "give both the same prompts file")
+
+
+def _begin_run(session: Session, plan: Plan, run_id: str) -> None:
+    record = RunRecord.create(plan.settings.run_dir, run_id)
+    session.run = Run(
+        record,
+        about=about_run(session, plan, run_id),
+        now_s=session.setup.clock.now_s,
+        exceptions=lambda: sum(row["count"] for row in session.runner.exceptions.values()),
+        abort_after=plan.settings.abort_after,
+    )
+    log.info("Run %s: the record goes to %s", run_id, record.path)
+    session.ending.run_began()
+    if isinstance(session.workers, Workers):
+        session.workers.run_began()
+    gevent.spawn(session.collect)
+
+
+def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None:
+    index, name = 0, "local"
+    if isinstance(session.workers, WorkerSide):
+        index, name = session.workers.place(shared["members"])
+    plan.deal(worker_index=index, worker_count=len(shared["members"]), run_id=str(shared["id"]))
+    # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
+    # and a full collection of everything that was loaded so far, now or ever again
+    open_wire(plan.target.url, ssl_context=plan.trust, http2=plan.settings.http2).close()
+    gc.collect()
+    gc.freeze()
+    session.lag.start()
+    run_id, held = str(shared["id"]), held_events_per_second()
+    session.load = Load(session.environment, run_id=run_id, worker=name, lag=session.lag, held_events_per_second=held)
