@@ -22,6 +22,7 @@ LAYERS = {
     "pacing": 2,
     "config": 1,
     "errors": 1,
+    "load_config": 1,
     "records": 1,
     "redaction": 1,
     "stamps": 1,
@@ -33,7 +34,7 @@ LAYERS = {
 SIDEWAYS = {("client", "wire"), ("client", "surroundings"), ("surroundings", "wire")}
 """Imports inside a layer that the design names: the client sends through the wire."""
 
-ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config")
+ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config", "load_config")
 """Layer 1, lowest first: each may import those before it."""
 
 OWNERS = {
@@ -60,6 +61,7 @@ PURE = (
     "timeline",
     "records",
     "config",
+    "load_config",
     "redaction",
     "target",
     "errors",

@@ -233,11 +233,13 @@ def test_merging_leaves_the_other_as_it_is() -> None:
 
 
 def test_keys_are_bounded_and_none_is_lost() -> None:
-    """The 201st combination of scenario, model and step counts as `other` (MEM-03)."""
-    tallies = Tallies(completion(step=str(i)) for i in range(MAX_KEYS + 50))
-    assert len(tallies.by_key) == MAX_KEYS + 1
+    """The 1,001st combination of scenario, model and step counts as `other`, in its step (MEM-03)."""
+    tallies = Tallies(completion(scenario=str(i)) for i in range(MAX_KEYS + 50))
+    tallies.add(completion(scenario="new", step="8#2"))
+    assert len(tallies.by_key) == MAX_KEYS + 2
     assert tallies.by_key["other", "other", None].counts["ok"] == 50
-    assert tallies.total().counts["ok"] == MAX_KEYS + 50
+    assert tallies.by_key["other", "other", "8#2"].counts["ok"] == 1
+    assert tallies.total().counts["ok"] == MAX_KEYS + 51
 
 
 def test_labels_are_bounded_and_none_is_lost() -> None:

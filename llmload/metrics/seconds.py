@@ -81,10 +81,12 @@ class Seconds:
         sums = [sum(column) for column in zip(*inside, strict=True)] or [0] * len(COLUMNS)
         return dict(zip(COLUMNS, sums, strict=True)), first, end
 
-    def best(self, column: str) -> float | None:
-        """Return the highest rate of any bucket, per second; None when there is none."""
+    def best(self, column: str, *, from_s: float | None = None) -> float | None:
+        """Return the highest rate of any bucket that begins at `from_s` or later, per second; None when there is
+        none."""
         at = COLUMNS.index(column)
-        return max((values[at] for values in self.buckets.values()), default=0) / self.width or None
+        late = (values[at] for second, values in self.buckets.items() if from_s is None or second >= from_s)
+        return max(late, default=0) / self.width or None
 
     def to_wire(self) -> dict[str, Any]:
         return {"width": self.width, "buckets": {str(second): v for second, v in self.buckets.items()}}

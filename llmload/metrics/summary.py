@@ -7,7 +7,7 @@ schema.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from llmload.metrics.caveats import caveats
 from llmload.metrics.definitions import REQUEST_METRICS
 from llmload.metrics.histogram import Histogram
 from llmload.metrics.ledger import Ledger
+from llmload.metrics.steps import excluded, is_measured
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
 from llmload.metrics.verdict import client_verdict
@@ -34,18 +35,23 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         tallies: of all finished completions.
         run: what completions cannot tell, the content of `run.json`; every key is optional. Read here: `id`,
             `started_at`, `ended_at`, `steady_from`, `stopped_at` (unix seconds), `ended_by`, `valid`,
-            `reasons`, `started` (requests started), `client`, `prompts_served` and `prompts_repeated`.
+            `reasons`, `started` (requests started), `client`, `prompts_served`, `prompts_repeated` and `phases`.
+
+    Latencies and rates are those of measured requests; the ledger and every other count are of all.
     """
-    total = tallies.total()
+    total, steps = tallies.total(), tallies.steps()
+    counted = [step for step in steps if is_measured(step)]
+    measured = total if counted == steps else tallies.of_steps(counted)
     ledger = run_ledger(total, run.get("started"))
-    metrics = summarise_metrics(total)
+    metrics = summarise_metrics(measured)
     summary = {
         "schema": SCHEMA,
         "run": _run(run),
         "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
         "client": _client(run.get("client") or {}, metrics, kernel_stamps=set(total.stamps) == {"kernel"}),
         "metrics": metrics,
-        "throughput": throughput(total, run),
+        "throughput": throughput(measured, run, everything=total),
+        "excluded": excluded(tallies, run),
         "tokens": _tokens(total),
         "failures": summarise_failures(total),
         "finish_reasons": _by_count(total.finish_reasons),
@@ -61,7 +67,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         },
         "stamps": _by_count(total.stamps),
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
-        "scenarios": {name: _scenario(tally, run) for name, tally in tallies.scenarios().items()},
+        "scenarios": _scenarios(tallies, run, counted),
     }
     return {**summary, "warnings": caveats(summary)}
 
@@ -161,12 +167,18 @@ def _client(client: Mapping[str, Any], metrics: Mapping[str, Any], *, kernel_sta
     return {"verdict": verdict, "why": why, **client, "lag_p99_s": lag_p99_s, "cpu_percent_max": cpu}
 
 
-def _scenario(tally: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
+def _scenarios(tallies: Tallies, run: Mapping[str, Any], counted: Sequence[str | None]) -> dict[str, Any]:
+    everything = tallies.scenarios()
+    measured = everything if list(counted) == tallies.steps() else tallies.scenarios(counted)
+    return {name: _scenario(measured[name], tally, run) for name, tally in everything.items()}
+
+
+def _scenario(measured: Tally, everything: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "ledger": {outcome: tally.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
-        "metrics": summarise_metrics(tally),
-        "throughput": throughput(tally, run),
-        "failures": summarise_failures(tally),
+        "ledger": {outcome: everything.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
+        "metrics": summarise_metrics(measured),
+        "throughput": throughput(measured, run, everything=everything),
+        "failures": summarise_failures(everything),
     }
 
 

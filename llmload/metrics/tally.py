@@ -16,8 +16,9 @@ from llmload.metrics.histogram import Histogram
 from llmload.metrics.seconds import Seconds, ended_unix_ns
 from llmload.records import Completion
 
-MAX_KEYS = 200
-"""Combinations of scenario, model and step; those beyond it are counted together."""
+MAX_KEYS = 1000
+"""Combinations of scenario, model and step. Those beyond it are counted together, but each step by itself: steps are
+ours and bounded (`pacing.levels`), scenarios and models are a locustfile's."""
 MAX_LABELS = 64
 """Different finish reasons, or kinds of failure: a server can invent as many as it likes."""
 OTHER = "other"
@@ -172,7 +173,7 @@ class Tally:
 
 
 class Tallies:
-    """One `Tally` per scenario, model and step, at most `MAX_KEYS` of them."""
+    """One `Tally` per scenario, model and step, at most `MAX_KEYS` of them and one more for each step."""
 
     def __init__(self, completions: Iterable[Completion] = ()) -> None:
         self.by_key: dict[Key, Tally] = {}
@@ -201,15 +202,28 @@ class Tallies:
         """Return a new tally of everything."""
         return _merged(self.by_key.values())
 
-    def scenarios(self) -> dict[str, Tally]:
-        """Return one new tally per scenario, by name in the order of the alphabet."""
+    def scenarios(self, steps: Iterable[str | None] | None = None) -> dict[str, Tally]:
+        """Return one new tally per scenario, by name in the order of the alphabet; of these steps only, if given."""
+        wanted = set(self.steps() if steps is None else steps)
         names = sorted({key[0] for key in self.by_key})
-        return {name: _merged(tally for key, tally in self.by_key.items() if key[0] == name) for name in names}
+        return {
+            name: _merged(tally for key, tally in self.by_key.items() if key[0] == name and key[2] in wanted)
+            for name in names
+        }
+
+    def steps(self) -> list[str | None]:
+        """Return the different step labels, in the order in which they came."""
+        return list(dict.fromkeys(key[2] for key in self.by_key))
+
+    def of_steps(self, steps: Iterable[str | None]) -> Tally:
+        """Return a new tally of what started in these steps."""
+        wanted = set(steps)
+        return _merged(tally for key, tally in self.by_key.items() if key[2] in wanted)
 
     def _tally(self, key: Key) -> Tally:
         if key not in self.by_key:
             if len(self.by_key) >= MAX_KEYS:
-                key = (OTHER, OTHER, None)
+                key = (OTHER, OTHER, key[2])
             self.by_key.setdefault(key, Tally())
         return self.by_key[key]
 

@@ -9,49 +9,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmload.metrics.steps import measured_from
 from llmload.metrics.tally import Tally
 
 STEADY = "whole seconds from the end of spawning to the stop"
+AFTER_WARMUP = "whole seconds from the end of spawning and of the warm-up to the stop"
 WHOLE = "from the first start to the last end of a request"
+MEASURED = "from the first start to the last end of a measured request"
 
 
-def throughput(tally: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
+def throughput(tally: Tally, run: Mapping[str, Any], *, everything: Tally | None = None) -> dict[str, Any]:
     """Return the rates of the headline window (steady, else whole), of both windows, and of the best second.
 
     Args:
-        tally: of the completions.
-        run: `steady_from` and `stopped_at`, unix seconds, where known; `steady_missing`, why nothing was steady.
+        tally: of the measured completions.
+        run: `steady_from` and `stopped_at`, unix seconds, where known; `steady_missing`, why nothing was steady;
+            `phases`, for the end of the warm-up.
+        everything: of all completions: what arrives within the steady window counts, also for a request that
+            started before it. None: `tally` is of all.
     """
-    whole = _whole(tally)
-    steady, missing = _steady(tally, run)
+    everything = everything or tally
+    whole = _whole(tally, WHOLE if everything is tally else MEASURED)
+    steady, missing = _steady(everything, run)
     headline = steady or whole or {**_rates({}, None), "window": None}
     return {
         **headline,
         "steady": steady,
         "steady_missing": missing,
         "whole": whole,
-        "peak_output_throughput": _peak(tally, whole),
+        "peak_output_throughput": _peak(everything, whole, measured_from(run)),
     }
 
 
 def _steady(tally: Tally, run: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
     """Rates from the per-second sums; tokens count where they arrived, requests and prompts where they
     ended."""
-    from_s, to_s = run.get("steady_from"), run.get("stopped_at")
+    from_s, to_s, warm_s = run.get("steady_from"), run.get("stopped_at"), measured_from(run)
     if run.get("steady_missing"):
         return None, str(run["steady_missing"])
     if from_s is None:
         return None, "the end of spawning is not recorded: not all users were running, or the run broke off"
     if to_s is None:
         return None, "the stop of the load is not recorded"
-    found = tally.seconds.between(from_s, to_s)
+    if warm_s == float("inf"):
+        return None, "the run ended within its warm-up"
+    found = tally.seconds.between(max(from_s, warm_s or 0), to_s)
     if found is None:
         return None, "less than one whole second lay between the end of spawning and the stop"
     sums, first, end = found
-    return {"window": _window(first, end, end - first, STEADY), **_rates(sums, end - first)}, None
+    definition = STEADY if warm_s is None else AFTER_WARMUP
+    return {"window": _window(first, end, end - first, definition), **_rates(sums, end - first)}, None
 
 
-def _whole(tally: Tally) -> dict[str, Any] | None:
+def _whole(tally: Tally, definition: str) -> dict[str, Any] | None:
     start, end = tally.first_start_unix_ns, tally.last_end_unix_ns
     if start is None or end is None or end <= start:
         return None
@@ -64,7 +74,7 @@ def _whole(tally: Tally) -> dict[str, Any] | None:
         "input_tokens": counts["input_tokens_ok"],
     }
     seconds = (end - start) / 1e9
-    return {"window": _window(start / 1e9, end / 1e9, seconds, WHOLE), **_rates(sums, seconds)}
+    return {"window": _window(start / 1e9, end / 1e9, seconds, definition), **_rates(sums, seconds)}
 
 
 def _rates(sums: Mapping[str, int], seconds: float | None) -> dict[str, float | None]:
@@ -93,8 +103,8 @@ def _window(from_s: float, to_s: float, seconds: float, definition: str) -> dict
     return {"from": from_s, "to": to_s, "seconds": seconds, "definition": definition}
 
 
-def _peak(tally: Tally, whole: Mapping[str, Any] | None) -> float | None:
+def _peak(tally: Tally, whole: Mapping[str, Any] | None, from_s: float | None) -> float | None:
     """The best second; of a run that is too short to fill one, its mean, since a peak is never below it
     (STAT-06)."""
-    best = tally.seconds.best("output_tokens")
+    best = tally.seconds.best("output_tokens", from_s=from_s)
     return max(best, whole["output_throughput"]) if best and whole else best

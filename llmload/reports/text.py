@@ -35,6 +35,7 @@ _RATES = {
     "total_throughput": "total tok/s",
     "served_throughput": "served tok/s",
 }
+_PHASES = {"warmup": "warm-up", "settling": "settling"}
 _OUTCOMES = ("ok", "failed", "cancelled")
 _SOURCES = {
     "server": "counted by the server",
@@ -88,6 +89,9 @@ def _ledger(summary: Mapping[str, Any]) -> Iterator[str]:
     ledger = summary["ledger"]
     names = ("started", *_OUTCOMES, "in_flight")
     yield "requests: " + ", ".join(f"{ledger[name]:,} {name.replace('_', ' ')}" for name in names)
+    for name, part in ((summary["excluded"] or {}).get("parts") or {}).items():
+        seconds = MISSING if part["seconds"] is None else f"{part['seconds']:.1f}"
+        yield f"{_PHASES[name]}: {part['requests']:,} requests in {seconds} s left out of latencies and rates"
 
 
 def _throughput(throughput: Mapping[str, Any]) -> Iterator[str]:

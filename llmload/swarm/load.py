@@ -6,6 +6,7 @@ and append, nothing in them can yield, so that the ledger is right whenever some
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,11 @@ class Load:
         self._tallies = Tallies()
         self._pending: list[dict[str, Any]] = []
         self._reports = 0
+        self._started: Counter[str] = Counter()
+        self._clients: dict[str, dict[str, Any]] = {}
+        self._sampled: list[dict[str, Any]] = []
+        self.step: str | None = None
+        """The part of the run that requests start in now; see `metrics.steps`."""
         self.worker = worker
         self.ledger = Ledger()
         self.stopping = Event()
@@ -91,7 +97,23 @@ class Load:
         if self.stopping.is_set():
             raise StopUser
         self.ledger.start()
+        if self.step is not None:
+            self._started[self.step] += 1
         return f"{self._prefix}-{self.ledger.started}"
+
+    def set_step(self, step: str | None) -> None:
+        """Label what starts from now on."""
+        self._sample()
+        self.step = step
+
+    def _sample(self) -> None:
+        """Look at the client, and count what is seen for the step that goes on."""
+        sample = self._lag.sample()
+        self._sampled.append(sample)
+        if self.step is not None:
+            client = self._clients.setdefault(self.step, {"cpu_percent": None, "lags_us": []})
+            client["lags_us"] += sample["lags_us"]
+            client["cpu_percent"] = _highest(client["cpu_percent"], sample["cpu_percent"])
 
     def finished(self, request: ChatRequest, completion: Completion, user: User) -> None:
         """Count one request that has ended, and tell Locust and whoever listens."""
@@ -130,8 +152,10 @@ class Load:
         """Return what has happened since the last report: plain values, and the `tallies` as they are.
 
         `number` counts the reports of this process, so that a report that is lost or comes twice is seen; the ledger
-        is the whole run's so far, everything else is new since the report before.
+        is the whole run's so far, everything else is new since the report before. `steps` has, by step that
+        went on since then, what `started` in it so far and what the client was like since the report before.
         """
+        self._sample()
         tallies, self._tallies = self._tallies, Tallies()
         pending, self._pending = self._pending, []
         self._reports += 1
@@ -143,5 +167,19 @@ class Load:
             "ledger": self.ledger.to_wire(),
             "tallies": tallies,
             "completions": pending,
-            "client": {**self._lag.sample(), **repeats, **self._held},
+            "client": {**self._client(), **repeats, **self._held},
+            "steps": self._by_step(),
         }
+
+    def _client(self) -> dict[str, Any]:
+        sampled, self._sampled = self._sampled, []
+        lags_us = [lag_us for one in sampled for lag_us in one["lags_us"]]
+        return {**sampled[-1], "lags_us": lags_us}
+
+    def _by_step(self) -> dict[str, dict[str, Any]]:
+        clients, self._clients = self._clients, {}
+        return {step: {"started": self._started[step], **client} for step, client in clients.items()}
+
+
+def _highest(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else max(one, other)

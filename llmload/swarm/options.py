@@ -105,6 +105,8 @@ OPTIONS = (
         in_web=False,
     ),
     Option("--abort-after", "N", "100", "Stop when the first N requests have all failed; 0: never"),
+    # how the load changes
+    Option("--warmup", "DURATION", "0", "Requests that start within so long are recorded, but not measured; 0: none"),
 )
 
 

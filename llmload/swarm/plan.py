@@ -15,6 +15,7 @@ from locust import User
 
 from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
+from llmload.load_config import LoadSettings, read_load
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
@@ -81,6 +82,7 @@ class Plan:
         models = [getattr(cls, "model", None) for cls in classes]
         fallback = models[0] if models and all(models) else None
         self.settings: Settings = read_settings({**options, "model": options.get("model") or fallback}, environ)
+        self.load: LoadSettings = read_load(options)
         self.protocol = OpenAIChat(ask_usage=self.settings.ask_usage, max_tokens_field=self.settings.max_tokens_field)
         self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
         host = options.get("host")

@@ -13,10 +13,12 @@ from typing import Any
 
 from llmload.metrics.histogram import Histogram
 from llmload.metrics.ledger import Ledger
+from llmload.metrics.steps import WARMUP, is_measured
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.sinks.record import RunRecord
 from llmload.swarm.limits import Limits
+from llmload.swarm.phases import Phases
 
 log = logging.getLogger("llmload")
 
@@ -75,6 +77,7 @@ class Run:
         self.members: dict[str, Member] = {}
         self.tallies = Tallies()
         self.limits = Limits()
+        self.phases = Phases()
         self.summary: dict[str, Any] | None = None
         self._abort_after = abort_after
         self._now_s = now_s
@@ -117,10 +120,17 @@ class Run:
         """No part of this run is steady."""
         self._steady_from, self._steady_missing = None, why
 
+    def begin_phase(self, step: str | None, facts: Mapping[str, Any]) -> None:
+        """Requests that start from now on belong to this step."""
+        self.phases.begin(step, now_s=self._now_s(), facts=facts)
+        self.save()
+
     def stopping(self, ended_by: str) -> None:
         """No new request starts from now on; the first reason counts."""
         if self._stopped_at is None:
             self._stopped_at, self._ended_by = self._now_s(), ended_by
+            if self.phases.current != WARMUP:  # a warm-up that was never over has no end
+                self.phases.end(self._stopped_at)
 
     def problem(self, what: str) -> None:
         """Note what makes this run not valid, once."""
@@ -147,6 +157,7 @@ class Run:
         member.served, member.repeats = client["served"], client["repeats"]
         self._lags.record_many(client["lags_us"])
         self.limits.take(report)
+        self.phases.take(report)
         self.tallies.merge(report["tallies"])
         self.record.write(report["completions"])
 
@@ -164,6 +175,7 @@ class Run:
             "steady_missing": self._steady_missing,
             "stopped_at": self._stopped_at,
             "started": self.ledger.started,
+            "phases": self.phases.shown(),
             "prompts_served": served,
             "prompts_repeated": repeats,
             "workers": {name: member.shown() for name, member in sorted(self.members.items())},
@@ -206,6 +218,8 @@ class Run:
             findings.append("nothing was sent")
         elif ledger.ok == 0:
             findings.append(f"not one of {ledger.started} requests was answered well")
+        elif not any(tally.counts["ok"] for key, tally in self.tallies.by_key.items() if is_measured(key[2])):
+            findings.append("nothing was measured: every answer belongs to a request of the warm-up, or of settling")
         if internal := self.tallies.total().failures["internal"]:
             findings.append(f"{internal} requests met a bug of llmload")
         if self.record.lost or self.record.error:

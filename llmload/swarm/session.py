@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gevent
@@ -27,6 +28,7 @@ from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.run import Run
 from llmload.swarm.setup import Setup
 from llmload.swarm.start import start
+from llmload.swarm.switch import PhaseSwitch
 from llmload.swarm.workers import Workers, WorkerSide
 from llmload.wire.choose import open_wire
 from llmload.wire.tls import shared_context
@@ -79,6 +81,7 @@ class Session:
         self.around: dict[UserClass, Any] = {}
         self.workers: Workers | WorkerSide | None = None
         self.ending = Ending(self)
+        self.phases: PhaseSwitch
         environment.llmload = self  # type: ignore[attr-defined]
 
     # before a run
@@ -100,10 +103,12 @@ class Session:
         self.ending.install()
         if self.is_worker:
             self.workers = WorkerSide(self)
+        elif self.is_master:
+            self.workers = Workers(self)
+        self.phases = PhaseSwitch(self)
+        if self.is_worker:
             shared_context()
             return
-        if self.is_master:
-            self.workers = Workers(self)
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
         options = self.setup.options
@@ -201,6 +206,8 @@ class Session:
         load = self.load
         if load is None:
             raise StopUser
+        if load.step is not None:
+            request = replace(request, step=load.step)
         return client.complete(request, request_id=load.start(), listener=UserListener(load, user))
 
     # the end of a run
@@ -247,6 +254,12 @@ class Session:
         """A run has begun here."""
         self._stopping = False
         self.ended.clear()
+        if self.plan is not None and not self.is_worker:
+            self.phases.run_began(self.plan.load.warmup_s)
+
+    def set_step(self, step: str | None, **facts: Any) -> None:
+        """Label what starts from now on in all processes; see `PhaseSwitch.set`."""
+        self.phases.set(step, **facts)
 
     def cut_short(self) -> None:
         """Cancel every request that is under way, now."""

@@ -1,0 +1,58 @@
+"""Switches the phase that requests start in, in all processes of a run at once.
+
+llmload_step     master → worker   {"run": id, "step": label or None}
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+from llmload.metrics.steps import WARMUP
+from llmload.swarm.workers import Workers, WorkerSide
+
+if TYPE_CHECKING:
+    from llmload.swarm.session import Session
+
+log = logging.getLogger("llmload")
+
+
+class PhaseSwitch:
+    """Switches the phase in all processes of a run; on a worker it follows the master."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._warmup: gevent.Greenlet | None = None
+        if isinstance(session.workers, WorkerSide):
+            session.runner.register_message("llmload_step", self._on_step)
+
+    def set(self, step: str | None, **facts: Any) -> None:
+        """Label what starts from now on, here and in the workers; `facts` go into the run's record."""
+        session = self._session
+        if session.run is not None:
+            session.run.begin_phase(step, facts)
+        # a worker that joins later reads it with the options that its spawn message carries
+        shared = vars(session.environment.parsed_options)["llmload_run"]
+        shared["step"] = step
+        if session.load is not None:
+            session.load.set_step(step)
+        if isinstance(session.workers, Workers):
+            session.runner.send_message("llmload_step", {"run": shared["id"], "step": step})
+
+    def run_began(self, warmup_s: float | None) -> None:
+        """Begin a run, with its warm-up where there is one."""
+        if warmup_s is not None:
+            self.set(WARMUP)
+            self._warmup = gevent.spawn_later(warmup_s, self._end_warmup, self._session.run)
+
+    def _end_warmup(self, run: Any) -> None:
+        if self._session.run is run and not self._session.stopping and not self._session.ended.is_set():
+            self.set(None)
+            log.info("The warm-up is over: what starts from now on is measured")
+
+    def _on_step(self, environment: Any, msg: Any, **_: Any) -> None:
+        load = self._session.load
+        if load is not None and load.run_id == msg.data["run"]:
+            load.set_step(msg.data["step"])
