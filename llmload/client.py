@@ -235,6 +235,7 @@ class _Attempt:
             status=exchange.status if exchange else None,
             message=around.redactor.clean(failure.message) if failure and failure.message else None,
             finish_reason=timeline.finish_reason,
+            good=around.goodput.good(outcome, measured) if around.goodput else None,
             client_lag_s=around.lag_since(self._now_ns),
             reused=stamps.reused if stamps.sent_ns else None,
             reconnects=stamps.reconnects,

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_SETUP = 2
+EXIT_MISSED = 3
+"""An objective was missed."""
 EXIT_INVALID = 4
 
 FAILURE_KINDS: tuple[str, ...] = (

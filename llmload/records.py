@@ -68,6 +68,8 @@ class Completion:
     message: str | None = None
     """Scrubbed, on one line, at most 300 characters."""
     finish_reason: str | None = None
+    good: bool | None = None
+    """Whether it met every objective of --goodput; None where none was set."""
 
     # times, seconds
     ttft_s: float | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from llmload.config import Settings
+from llmload.metrics.goodput import Goodput
 from llmload.protocols import ChatProtocol
 from llmload.redaction import Redactor
 from llmload.target import Target
@@ -43,6 +44,8 @@ class Surroundings:
     worker: str
     lag_since: Callable[[int], float | None]
     """Worst event-loop lag in seconds since a monotonic time."""
+    goodput: Goodput | None = None
+    """What a completion must meet to be good."""
 
     def headers(self, request_id: str) -> dict[str, str]:
         """Return the headers of one request. The id lets a request be found in the server's log."""

@@ -16,8 +16,8 @@ from llmload.records import Completion
 MAX_BUCKETS = 86_400
 _US = 1_000_000
 
-COLUMNS = ("requests", "output_tokens", "served_tokens", "input_tokens")
-"""Of ok completions: ended, output tokens by arrival, (of every outcome: the same), input tokens by end."""
+COLUMNS = ("requests", "output_tokens", "served_tokens", "input_tokens", "good")
+"""Of ok completions: ended, output tokens by arrival, (of every outcome: the same), input tokens by end, good ones."""
 
 
 class Seconds:
@@ -34,9 +34,11 @@ class Seconds:
         """Count a completion's end and, in the seconds of their arrival, its tokens."""
         ok = completion.outcome == "ok"
         for second, tokens in arrivals(completion):
-            self._add(second, (0, tokens if ok else 0, tokens, 0))
+            self._add(second, (0, tokens if ok else 0, tokens, 0, 0))
         if ok:
-            self._add(ended_unix_ns(completion) // 10**9, (1, 0, 0, completion.input_tokens or 0))
+            self._add(
+                ended_unix_ns(completion) // 10**9, (1, 0, 0, completion.input_tokens or 0, int(bool(completion.good)))
+            )
 
     def _add(self, second: int, values: tuple[int, ...] | list[int]) -> None:
         key = second - second % self.width

@@ -60,6 +60,11 @@ def excluded(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"ledger": {**whole.to_wire(), "in_flight": whole.in_flight}, "parts": parts}
 
 
+def started_in(part: Mapping[str, Any] | None) -> int:
+    """Return how many requests started in what `excluded` returned."""
+    return int(part["ledger"]["started"]) if part else 0
+
+
 def _part(tallies: Tallies, run: Mapping[str, Any], labels: Iterable[str | None]) -> dict[str, Any]:
     counts = tallies.of_steps(labels).counts
     spans = [phase_s(one) for one in phases_of(run, labels)]

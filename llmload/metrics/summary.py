@@ -13,9 +13,11 @@ from typing import Any
 
 from llmload.metrics.caveats import caveats
 from llmload.metrics.definitions import REQUEST_METRICS
+from llmload.metrics.goodput import goodput_of
 from llmload.metrics.histogram import Histogram
+from llmload.metrics.judgement import judge_run
 from llmload.metrics.ledger import Ledger
-from llmload.metrics.steps import excluded, is_measured
+from llmload.metrics.steps import excluded, is_measured, started_in
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
 from llmload.metrics.verdict import client_verdict
@@ -35,7 +37,8 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         tallies: of all finished completions.
         run: what completions cannot tell, the content of `run.json`; every key is optional. Read here: `id`,
             `started_at`, `ended_at`, `steady_from`, `stopped_at` (unix seconds), `ended_by`, `valid`,
-            `reasons`, `started` (requests started), `client`, `prompts_served`, `prompts_repeated` and `phases`.
+            `reasons`, `started` (requests started), `client`, `prompts_served`, `prompts_repeated` and `phases`; of
+            `settings` `slo`, `goodput` and `strict`.
 
     Latencies and rates are those of measured requests; the ledger and every other count are of all.
     """
@@ -43,15 +46,17 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
     counted = [step for step in steps if is_measured(step)]
     measured = total if counted == steps else tallies.of_steps(counted)
     ledger = run_ledger(total, run.get("started"))
-    metrics = summarise_metrics(measured)
+    metrics, skipped = summarise_metrics(measured), excluded(tallies, run)
+    rates = throughput(measured, run, everything=total)
     summary = {
         "schema": SCHEMA,
         "run": _run(run),
         "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
         "client": _client(run.get("client") or {}, metrics, kernel_stamps=set(total.stamps) == {"kernel"}),
         "metrics": metrics,
-        "throughput": throughput(measured, run, everything=total),
-        "excluded": excluded(tallies, run),
+        "throughput": rates,
+        "goodput": goodput_of(measured, run, rates, everything=total, started=ledger.started - started_in(skipped)),
+        "excluded": skipped,
         "tokens": _tokens(total),
         "failures": summarise_failures(total),
         "finish_reasons": _by_count(total.finish_reasons),
@@ -69,7 +74,8 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
         "scenarios": _scenarios(tallies, run, counted),
     }
-    return {**summary, "warnings": caveats(summary)}
+    _be_strict(summary, run)
+    return {**summary, "objectives": judge_run(tallies, run, summary), "warnings": caveats(summary)}
 
 
 def run_ledger(total: Tally, started: int | None) -> Ledger:
@@ -141,6 +147,14 @@ def _run(run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _be_strict(summary: dict[str, Any], run: Mapping[str, Any]) -> None:
+    """Under --strict a run whose client was the limit is not valid: its latencies are not the server's."""
+    client = summary["client"]
+    if (run.get("settings") or {}).get("strict") and client["verdict"] == "client":
+        summary["run"]["valid"] = False
+        summary["run"]["reasons"].append(f"the client was the limit ({client['why']}; --strict)")
+
+
 def _load(run: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked of whom, in a few words; None where the run does not say."""
     settings, locust = run.get("settings") or {}, run.get("locust") or {}
@@ -174,10 +188,12 @@ def _scenarios(tallies: Tallies, run: Mapping[str, Any], counted: Sequence[str |
 
 
 def _scenario(measured: Tally, everything: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
+    rates = throughput(measured, run, everything=everything)
     return {
         "ledger": {outcome: everything.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
         "metrics": summarise_metrics(measured),
-        "throughput": throughput(measured, run, everything=everything),
+        "throughput": rates,
+        "goodput": goodput_of(measured, run, rates, everything=everything),
         "failures": summarise_failures(everything),
     }
 

@@ -29,7 +29,7 @@ Key = tuple[str, str, str | None]
 _TICKS = {metric.name: metric.ticks_per_unit for metric in REQUEST_METRICS}
 _FIELDS = tuple(metric.name for metric in REQUEST_METRICS if metric.name != "itl_s")
 _SUMMED = ("token_events", "coalesced_events", "malformed_events", "invalid_bytes")
-_FLAGS = ("usage_suspect", "ttft_is_bound", "compressed")
+_FLAGS = ("usage_suspect", "ttft_is_bound", "compressed", "good")
 
 
 class Tally:
@@ -37,8 +37,8 @@ class Tally:
 
     `counts` holds, by name: `ok`, `failed`, `cancelled`; `<direction>_tokens_<outcome>` for input and output;
     `token_events`, `coalesced_events`, `malformed_events`, `invalid_bytes`, and completions with
-    `usage_suspect`, `ttft_is_bound`, `compressed`, `reused` or `new_connection`, of every outcome; `streamed`
-    and `buffered` of ok ones.
+    `usage_suspect`, `ttft_is_bound`, `compressed`, `reused` or `new_connection`, of every outcome; `streamed`,
+    `buffered` and `good` of ok ones.
     """
 
     __slots__ = (

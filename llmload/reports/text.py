@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from llmload.metrics.definitions import metric
+from llmload.reports.gates import goodput_lines, objective_lines
 
 WIDTH = 100
 MISSING = "-"
@@ -54,8 +55,10 @@ def render(summary: Mapping[str, Any]) -> str:
     """Return the report of a summary, lines joined by line ends, without one at the end."""
     blocks: Iterable[Iterable[str]] = (
         _verdict(summary),
+        _wrapped(objective_lines(summary)),
         _ledger(summary),
         _throughput(summary["throughput"]),
+        _wrapped(goodput_lines(summary)),
         _latency(summary["metrics"]),
         _tokens(summary),
         _failures(summary["failures"]),
@@ -178,6 +181,12 @@ def _wrap(head: str, text: str) -> list[str]:
     indent = " " * min(len(head), 30)
     lines = textwrap.wrap(_plain(text), WIDTH, initial_indent=_plain(head), subsequent_indent=indent)
     return lines or [head.rstrip()]
+
+
+def _wrapped(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Break lines that are given as (head, text)."""
+    for head, text in lines:
+        yield from _wrap(head, text)
 
 
 def _plain(text: str) -> str:

@@ -20,6 +20,7 @@ from gevent.event import Event
 
 from llmload.errors import EXIT_INVALID
 from llmload.reports.text import render
+from llmload.swarm.exit_code import settle_exit_code
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
@@ -93,20 +94,11 @@ class Ending:
             session.ended.wait()
         elif not session.ended.is_set():
             session.runner.quit()
-        self._set_exit_code()
+        self.set_exit_code()
 
-    def _set_exit_code(self) -> None:
-        session, environment = self._session, self._session.environment
-        if session.is_worker:
-            return
-        summary = None if session.run is None else session.run.summary
-        if summary is None:
-            if session.web_ui is None and environment.process_exit_code is None:
-                environment.process_exit_code = EXIT_INVALID
-        elif not summary["run"]["valid"]:
-            environment.process_exit_code = EXIT_INVALID
-        elif self._signal is not None and session.setup.options.get("run_time") and session.web_ui is None:
-            environment.process_exit_code = 128 + self._signal
+    def set_exit_code(self) -> None:
+        """Decide what the process will say of its last run."""
+        settle_exit_code(self._session, interrupted_by=self._signal)
 
     def _on_quit(self, **_: Any) -> None:
         """Print the summary under Locust's own tables."""

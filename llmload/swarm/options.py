@@ -32,6 +32,8 @@ class Option:
     help: str
     in_web: bool = True
     repeats: bool = False
+    joins: bool = False
+    """Repeatable too, but kept as one text, which the web form can show."""
 
     @property
     def name(self) -> str:
@@ -107,6 +109,17 @@ OPTIONS = (
     Option("--abort-after", "N", "100", "Stop when the first N requests have all failed; 0: never"),
     # how the load changes
     Option("--warmup", "DURATION", "0", "Requests that start within so long are recorded, but not measured; 0: none"),
+    # gates
+    Option(
+        "--slo",
+        "OBJECTIVES",
+        None,
+        "What the run must meet, e.g. 'p95(ttft) < 800ms; error_rate < 0.01'; repeatable. Missed: exit code 3",
+        joins=True,
+    ),
+    Option("--slo-file", "FILE", None, "More of them, one a line, # begins a comment", in_web=False),
+    Option("--goodput", "LIMITS", None, "What each completion must meet to be good, ms: 'ttft:500 tpot:50 e2e:5000'"),
+    Option("--strict", None, False, "A run whose client was the limit is not valid: exit code 4"),
 )
 
 
@@ -139,7 +152,11 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
     group = parser.add_argument_group("llmload options", ABOUT)
     for option in OPTIONS:
         action: Any = group.add_argument(
-            option.flag, default=option.default, help=option.help, env_var=option.variable, **_kind(option)
+            option.flag,
+            default=option.default,
+            help=option.help,
+            env_var=option.variable,
+            **_kind(option),
         )
         # Locust shows what carries these marks in its web form; its own add_argument sets them only outside a group
         action.include_in_web_ui = option.in_web
@@ -151,7 +168,20 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
     parser.set_defaults(stop_timeout=GRACE_S)
 
 
+class Joined(argparse._AppendAction):
+    """Appends to one text, with `;` between; an empty value is refused, because `--slo "$SLO"` without SLO is a gate
+    that lets everything pass."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        if not str(values).strip(" ;\n"):
+            raise argparse.ArgumentError(self, "is empty: give a value, or leave the option out")
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, f"{before}; {values}" if before else str(values))
+
+
 def _kind(option: Option) -> dict[str, Any]:
     if isinstance(option.default, bool):
         return {"action": argparse.BooleanOptionalAction}
+    if option.joins:
+        return {"action": Joined, "metavar": option.metavar}
     return {"action": "append" if option.repeats else "store", "metavar": option.metavar}

@@ -16,6 +16,7 @@ from locust import User
 from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
+from llmload.metrics.goodput import Goodput, parse_goodput
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
@@ -85,6 +86,7 @@ class Plan:
         self.load: LoadSettings = read_load(options)
         self.protocol = OpenAIChat(ask_usage=self.settings.ask_usage, max_tokens_field=self.settings.max_tokens_field)
         self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
+        self.goodput: Goodput | None = parse_goodput(options.get("goodput"))
         host = options.get("host")
         self.targets: dict[UserClass, Target] = {
             cls: Target.parse(host or host_of(cls), path=self.protocol.path) for cls in classes
@@ -168,6 +170,7 @@ class Plan:
             clock=clock,
             worker=worker,
             lag_since=lag_since,
+            goodput=self.goodput,
         )
 
     def request(

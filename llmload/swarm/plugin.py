@@ -28,6 +28,14 @@ def install() -> None:
     hooks.attach(events)
     events.init_command_line_parser.add_listener(add_options)
     events.init.add_listener(_on_init)
+    events.quitting.add_listener(_on_quitting)
+
+
+def _on_quitting(environment: Environment, **_: Any) -> None:
+    """Decide once more: Locust calls these listeners last to first, and this one after the locustfile's own."""
+    session = getattr(environment, "llmload", None)
+    if session is not None:
+        session.ending.set_exit_code()
 
 
 def _on_init(environment: Environment, runner: Any, web_ui: Any, **_: Any) -> None:

@@ -13,6 +13,7 @@ from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord
 from llmload.surroundings import WallClock
+from llmload.swarm.gates import Gates, read_gates
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
 from llmload.swarm.preflight import probe
 from llmload.wire.choose import open_wire, proxy_in_use
@@ -63,6 +64,14 @@ class Setup:
         """
         return Plan(options, os.environ, self.chat_classes, self._shelf, self._host_of)
 
+    def gates(self, options: Mapping[str, Any]) -> Gates:
+        """Return what decides about a run with these options; asked in the process that collects.
+
+        Raises:
+            SetupError: they make no sense.
+        """
+        return read_gates(options)
+
     def hide_class_hosts(self) -> None:
         """Take the secrets out of hosts that classes name, before Locust shows them."""
         for cls in self.chat_classes:
@@ -77,6 +86,7 @@ class Setup:
         """Check the options that were given, as if those that the web form may still bring were there."""
         missing = {"model": options.get("model") or "?", "host": options.get("host") or "http://localhost"}
         self.plan({**options, **missing})
+        self.gates(options)
 
     def prepare(self, options: Mapping[str, Any], *, with_probe: bool = True) -> Plan:
         """Check the options of a run and, where it is wanted, the server.
@@ -85,6 +95,7 @@ class Setup:
             SetupError: the run cannot start.
         """
         plan = self.plan(options)
+        self.gates(options)
         RunRecord.check(plan.settings.run_dir)
         trust = plan.trust
         if plan.settings.insecure:

@@ -1,0 +1,104 @@
+"""Objectives of a run judged on its tallies: any percentile, and any scenario, model or step.
+
+No I/O, no clock. A summary holds four percentiles of the whole run and of its scenarios; what an objective asks for
+beyond that is worked out here, from the same tallies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from llmload.metrics.goodput import goodput_of
+from llmload.metrics.objective import Objective, Scope
+from llmload.metrics.objectives import judge, parse_objectives
+from llmload.metrics.steps import is_measured
+from llmload.metrics.tally import Tallies, Tally
+from llmload.metrics.throughput import throughput
+
+
+def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the part `objectives` of a summary; None where the run had none.
+
+    Args:
+        tallies: of all finished completions.
+        run: the content of `run.json`; the objectives are `settings.slo`.
+        summary: everything else of the summary.
+
+    Raises:
+        SetupError: the objectives do not parse: the record was changed by hand.
+    """
+    texts = (run.get("settings") or {}).get("slo")
+    if not texts:
+        return None
+    objectives = parse_objectives(texts)
+    measured = tallies.of_steps(step for step in tallies.steps() if is_measured(step))
+    whole = {
+        **summary,
+        "metrics": with_statistics(summary["metrics"], measured, objectives),
+        "ledger": _measured(summary["ledger"], summary.get("excluded")),
+    }
+    return judge(objectives, whole, lambda scope: section(tallies, run, scope, objectives))
+
+
+def _measured(ledger: Mapping[str, int], excluded: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the ledger without what started in the warm-up or while a step settled."""
+    left_out = excluded["ledger"] if excluded else {}
+    return {name: count - left_out.get(name, 0) for name, count in ledger.items()}
+
+
+def section(
+    tallies: Tallies, run: Mapping[str, Any], scope: Scope, objectives: Iterable[Objective]
+) -> dict[str, Any] | None:
+    """Return what a scope's completions look like, built like a summary; None where there are none."""
+    inside = [tally for key, tally in tallies.by_key.items() if _is_in(scope, *key)]
+    if not inside:
+        return None
+    tally = Tally()
+    for one in inside:
+        tally.merge(one)
+    rates = throughput(tally, run)
+    return {
+        "ledger": {outcome: tally.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
+        "metrics": with_statistics({}, tally, objectives),
+        "throughput": rates,
+        "goodput": goodput_of(tally, run, rates),
+    }
+
+
+def with_statistics(
+    metrics: Mapping[str, Mapping[str, Any]], tally: Tally, objectives: Iterable[Objective]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the metrics of a section with every statistic that objectives ask for."""
+    found = dict(metrics)
+    for one in objectives:
+        if one.statistic is None or one.statistic in found.get(one.metric, ()):
+            continue
+        histogram = tally.histograms.get(one.metric)
+        row = found.get(one.metric) or {"n": histogram.n if histogram else 0}
+        found[one.metric] = {**row, one.statistic: _statistic(one, histogram)}
+    return found
+
+
+def _statistic(objective: Objective, histogram: Any) -> float | None:
+    if histogram is None or not histogram.n:
+        return None
+    percentile = objective.percentile
+    if percentile is not None:
+        value: float | None = histogram.percentile(percentile)
+        return value
+    return float(getattr(histogram, str(objective.statistic)))
+
+
+def _is_in(scope: Scope, scenario: str, model: str, step: str | None) -> bool:
+    """Without a step in the scope only what is measured counts."""
+    return (
+        scope.scenario in (None, scenario)
+        and scope.model in (None, model)
+        and (is_measured(step) if scope.step is None else _is_step(scope.step, step))
+    )
+
+
+def _is_step(wanted: str, step: str | None) -> bool:
+    """A level without a round stands for all its rounds, without the time in which they settle."""
+    return step == wanted or (is_measured(step) and step is not None and step.partition("#")[0] == wanted)

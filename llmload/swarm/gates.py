@@ -1,0 +1,95 @@
+"""The gates of a run: objectives, goodput, strictness and when to abort, read and checked before anything is sent.
+
+Only the process that collects judges (local or master); workers get `--goodput` through their plan. The file of
+--slo-file is read here, so that `run.json` holds the objectives themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmload.errors import SetupError
+from llmload.metrics.objective import Objective
+from llmload.metrics.objectives import parse_objectives
+
+_NEEDS_STREAM = ("ttft_s", "ttfa_s", "itl_s", "tpot_s", "output_tps", "burst_share", "ttft_intended_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What decides about a run. `slo` and `goodput` are the texts as given, `objectives` what they mean."""
+
+    slo: tuple[str, ...] = ()
+    objectives: tuple[Objective, ...] = ()
+    goodput: str | None = None
+    strict: bool = False
+
+    def shown(self) -> dict[str, Any]:
+        """Return what `run.json` keeps, among its settings."""
+        return {"slo": list(self.slo), "goodput": self.goodput, "strict": self.strict}
+
+
+def read_gates(options: Mapping[str, Any]) -> Gates:
+    """Return the gates of a run.
+
+    Raises:
+        SetupError: an objective does not parse, or none of its samples can exist.
+    """
+    given = _texts(options.get("slo"))
+    objectives = parse_objectives(given)
+    texts = list(given)
+    if path := options.get("slo_file"):
+        lines = read_slo_file(str(path))
+        objectives = parse_objectives([*given, *lines], where="--slo and --slo-file")
+        texts += lines
+    goodput = str(options.get("goodput") or "").strip() or None
+    gates = Gates(slo=tuple(texts), objectives=objectives, goodput=goodput, strict=bool(options.get("strict")))
+    _refuse_impossible(gates, options)
+    return gates
+
+
+def read_slo_file(path: str) -> list[str]:
+    """Return the objectives of a file: a text a line, `#` begins a comment.
+
+    Raises:
+        SetupError: the file cannot be read, holds none, or a line does not parse.
+    """
+    try:
+        content = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(
+            f"--slo-file {path!r} cannot be read ({error})", "give a text file, an objective a line"
+        ) from None
+    lines = []
+    for number, line in enumerate(content.split("\n"), 1):
+        text = line.partition("#")[0].strip() if line.lstrip().startswith("#") or " #" in line else line.strip()
+        if text:
+            parse_objectives([text], where=f"{path} line {number}")
+            lines.append(text)
+    if not lines:
+        raise SetupError(f"--slo-file {path!r} holds no objective", "write one a line, e.g. p95(ttft) < 800ms")
+    return lines
+
+
+def _texts(given: Any) -> list[str]:
+    """Return an option that `options.Joined` keeps as one text; the web form sends an empty one for none."""
+    return [str(given)] if given is not None and str(given).strip() else []
+
+
+def _refuse_impossible(gates: Gates, options: Mapping[str, Any]) -> None:
+    for one in gates.objectives:
+        if one.metric in ("goodput", "goodput_rate") and gates.goodput is None:
+            raise SetupError(
+                f"--slo: {one.text!r} needs to know what is good", "add e.g. --goodput 'ttft:500 e2e:5000'"
+            )
+        if options.get("stream") is False and one.metric in _NEEDS_STREAM and one.scope.scenario is None:
+            raise SetupError(f"--slo: {one.text!r} has no samples without streaming", "leave --no-stream out")
+
+
+def unknown_scenarios(objectives: Iterable[Objective], known: Iterable[str]) -> list[Objective]:
+    """Return the objectives whose scenario is none of the known ones."""
+    names = set(known)
+    return [one for one in objectives if one.scope.scenario is not None and one.scope.scenario not in names]

@@ -1,0 +1,152 @@
+"""Gates: what a CI job learns from exit codes, from real runs against the mock."""
+
+import subprocess
+
+import pytest
+
+from llmload.errors import SetupError
+from llmload.metrics.summary import summarise
+from llmload.metrics.tally import Tallies
+from llmload.mock.process import MockProcess
+from llmload.swarm.gates import read_gates, read_slo_file
+from tests.locusts import LLMLOAD, check_ledger, run_locust
+
+LOAD = ("--model", "mock", "--no-probe", "-u", 4, "-r", 4, "-t", "2s")
+ANSWERS_ZERO = """
+from locust import events
+from llmload import ChatUser
+
+
+class Chat(ChatUser):
+    pass
+
+
+@events.quitting.add_listener
+def be_green(environment, **_):
+    environment.process_exit_code = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def flaky():
+    """A third of the requests is refused."""
+    with MockProcess(
+        "--ttft-ms", "30", "--itl-ms", "5", "--tokens", "10", "--seed", "1", "--fault", "http_429=0.33:retry_after=0"
+    ) as mock:
+        yield mock
+
+
+def report(*args):
+    return subprocess.run([LLMLOAD, "report", *map(str, args)], capture_output=True, text=True, check=False)
+
+
+def test_objectives_that_are_met_are_code_0(tmp_path, flaky):
+    """CI-02, CI-03: failures turn nothing red where an objective allows them; the master judges, once."""
+    goodput = ("--goodput", "ttft:5000 e2e:9000")
+    slo = ("--slo", "p95(ttft) < 5s; error_rate < 90%", "--slo", "Chat: goodput > 1% and p99.9(itl) < 5s")
+    locust = run_locust(tmp_path, "--host", flaky.url, *LOAD, *slo, *goodput, "--processes", 2)
+    assert locust.code == 0, locust.text
+    ledger = check_ledger(locust)
+    assert ledger["failed"] > 0
+    assert [one["met"] for one in locust.summary["objectives"]] == [True] * 4
+    assert locust.summary["goodput"]["good"] == ledger["ok"] == sum(line["good"] for line in locust.completions)
+    assert "objectives: 4 of 4 met" in locust.text
+    assert locust.text.count("objectives: ") == 1
+
+
+def test_failures_that_no_objective_speaks_of_stay_code_1(tmp_path, flaky):
+    """Locust's own code keeps its meaning: an objective on latency allows no failure."""
+    locust = run_locust(tmp_path, "--host", flaky.url, *LOAD, "--slo", "p95(ttft) < 5s")
+    assert locust.code == 1, locust.text
+    assert locust.summary["objectives"][0]["met"]
+
+
+def test_a_missed_objective_is_code_3(tmp_path, flaky):
+    """Whatever a listener of the user's says; `llmload report --slo` judges the record anew, by the same codes."""
+    (tmp_path / "zero.py").write_text(ANSWERS_ZERO)
+    (tmp_path / "ci.conf").write_text('slo = ["p95(ttft) < 1ms", "talk: error_rate < 90%"]\ngoodput = e2e:9000\n')
+    locust = run_locust(
+        tmp_path, "--host", flaky.url, *LOAD, "--config", tmp_path / "ci.conf", locustfile=tmp_path / "zero.py"
+    )
+    assert locust.code == 3, locust.text
+    assert [(one["met"], one["why"][:10]) for one in locust.summary["objectives"]] == [
+        (False, locust.summary["objectives"][0]["why"][:10]),
+        (False, "no samples"),
+    ]
+    assert "objectives: 2 of 2 MISSED" in locust.text
+    assert report(locust.run).returncode == 0
+    assert "objectives: 2 of 2 MISSED" in report(locust.run).stdout
+    (tmp_path / "slo.txt").write_text("# for nights\n\np95(ttft) < 9s  # wide\n")
+    met = report(locust.run, "--slo", "error_rate < 90%; goodput < 1%", "--slo-file", tmp_path / "slo.txt")
+    assert (met.returncode, "objectives: 1 of 3 MISSED" in met.stdout) == (3, True)
+    strict = report(locust.run, "--slo", "goodput < 1%", "--goodput", "ttft:0.001")
+    assert (strict.returncode, "objectives: 1 of 1 met" in strict.stdout) == (0, True)
+    wrong = report(locust.run, "--slo", "p95(tfft) < 1s")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 3)
+
+
+def test_an_objective_that_does_not_parse_is_code_2(tmp_path, flaky):
+    """Nothing is sent, not even the probe, and the character is pointed at."""
+    flaky.truth(clear=True)
+    locust = run_locust(tmp_path, "--host", flaky.url, *LOAD, "--slo", "error_rate < 1%; p95(ttft) < 800")
+    assert locust.code == 2, locust.text
+    assert "\n    error_rate < 1%; p95(ttft) < 800\n                                 ^\n" in locust.text
+    assert flaky.truth() == []
+    assert not locust.runs.exists()
+
+
+def test_an_empty_objective_is_code_2(tmp_path, flaky):
+    """`--slo "$SLO"` without SLO would be a gate that lets everything pass; the same from the environment."""
+    for args, env in ((("--slo", ""), {}), ((), {"LLMLOAD_SLO": " "}), (("--slo", ";"), {})):
+        locust = run_locust(tmp_path, "--host", flaky.url, *LOAD, *args, env=env)
+        assert locust.code == 2, locust.text
+        assert "--slo: is empty" in locust.text
+
+
+def test_a_run_without_a_good_answer_is_code_4(tmp_path):
+    """Whatever its objectives say: it is not valid."""
+    with MockProcess("--fault", "http_503") as down:
+        locust = run_locust(tmp_path, "--host", down.url, *LOAD, "--slo", "error_rate > 50%")
+        assert locust.code == 4, locust.text
+        assert locust.summary["objectives"][0]["met"]
+        assert report(locust.run, "--slo", "error_rate > 50%").returncode == 4
+        assert "of a run that is not valid" in locust.text
+
+
+def test_strict_makes_a_limited_client_invalid():
+    """Its latencies are not the server's; without --strict it is only said."""
+    client = {"client": {"cpu_percent_max": 95.0, "lag_p99_s": 0.001}, "ended_at": 1, "valid": True}
+    assert summarise(Tallies(), client)["run"]["valid"] is True
+    run = summarise(Tallies(), {**client, "settings": {"strict": True}})["run"]
+    assert (run["valid"], run["reasons"]) == (
+        False,
+        ["the client was the limit (the busiest worker used 95 % of a core; --strict)"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"slo": "goodput > 90%"}, "needs to know what is good: add e.g. --goodput"),
+        ({"slo": "p95(itl) < 1s", "stream": False}, "has no samples without streaming"),
+        ({"slo_file": "/nowhere/slo.txt"}, "cannot be read"),
+    ],
+)
+def test_objectives_without_samples_are_refused(options, message):
+    """What can never be met is found before the load, not after an hour of it."""
+    with pytest.raises(SetupError, match=message):
+        read_gates(options)
+
+
+def test_a_file_of_objectives(tmp_path):
+    """One a line, comments and a byte order mark; errors name the line, and an empty file is no gate."""
+    path = tmp_path / "slo.txt"
+    path.write_text("\ufeff# nightly\n\np95(ttft) < 800ms # wide\n  error_rate < 1%; requests >= 9\n", encoding="utf-8")
+    assert read_slo_file(str(path)) == ["p95(ttft) < 800ms", "error_rate < 1%; requests >= 9"]
+    assert len(read_gates({"slo_file": str(path), "slo": "p95(ttft) < 800ms"}).objectives) == 3
+    path.write_text("p95(ttft) < 800ms\np95(ttft) < \n")
+    with pytest.raises(SetupError, match=r"slo.txt line 2: a number must follow"):
+        read_slo_file(str(path))
+    path.write_text("# nothing\n")
+    with pytest.raises(SetupError, match="holds no objective"):
+        read_slo_file(str(path))
