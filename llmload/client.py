@@ -21,7 +21,7 @@ from llmload.stream.sse import Event, OversizedEvent, SseReader
 from llmload.surroundings import Surroundings
 from llmload.timeline import Timeline
 from llmload.wire.deadlines import Expired, Watch
-from llmload.wire.exchange import Exchange, Wire, WireError
+from llmload.wire.exchange import Exchange, Wire, WireError, chunks
 
 DRAIN_S = 1.0
 """How long to wait for the end of a response after its end marker: usage may still come, the end may never."""
@@ -165,31 +165,38 @@ class _Attempt:
     def _answer(self, exchange: Exchange) -> Failure | None:
         """Read an answer that came in one piece: latency is all that is known of its times."""
         delta = self._around.protocol.read_answer(_body(exchange, ANSWER_BODY_BYTES, whole=True))
-        self._timeline.add(delta, arrival_ns=self._stamps.closed_ns or monotonic_ns(), read=0)
+        self._timeline.add(delta, self._stamps.closed_ns or monotonic_ns(), 0)
         return self._ending(complete=True)
 
     def _stream(self, exchange: Exchange, watch: Watch) -> Failure | None:
         watch.follow(exchange)
-        feed, take = self._reader.feed, self._take
-        for data, arrival_ns in exchange.chunks():
-            for event in feed(data, arrival_ns):
-                take(event, watch)
-        for event in self._reader.finish():
-            self._take(event, watch)
+        for pairs in exchange.batches():
+            self._take(self._reader.read(pairs), watch)
+        self._take(self._reader.finish(), watch)
         return self._ending(complete=True)
 
-    def _take(self, event: Event, watch: Watch) -> None:
+    def _take(self, events: list[Event], watch: Watch) -> None:
+        read_event, add = self._around.protocol.read_event, self._timeline.add
+        content_ns = None
+        for name, data, arrival_ns, read, tail in events:
+            delta = read_event(data, name)
+            first = add(delta, arrival_ns, read, tail)
+            if isinstance(delta, str) or delta.is_token:
+                content_ns = arrival_ns
+            if first:
+                self._tell_first(arrival_ns)
+        if events:
+            self._follow(events[-1].arrival_ns, content_ns, watch)
+
+    def _follow(self, last_ns: int, content_ns: int | None, watch: Watch) -> None:
+        """Move the deadline to where the last events have brought the answer; `content_ns`, the last with content."""
         timeline = self._timeline
-        delta = self._around.protocol.read_event(event.data, name=event.name)
-        first = timeline.add(delta, arrival_ns=event.arrival_ns, read=event.read, tail=event.tail)
         if timeline.done or timeline.error is not None:
-            watch.ending(event.arrival_ns, DRAIN_S if timeline.usage is None else COUNTED_S)
+            watch.ending(last_ns, DRAIN_S if timeline.usage is None else COUNTED_S)
         elif timeline.finish_reasons:
-            watch.ending(event.arrival_ns, FINISHED_S)
-        elif delta.is_token:
-            watch.content(event.arrival_ns)
-        if first:
-            self._tell_first(event.arrival_ns)
+            watch.ending(last_ns, FINISHED_S)
+        elif content_ns is not None:
+            watch.content(content_ns)
 
     def _tell_first(self, arrival_ns: int) -> None:
         if self._exchange is not None:
@@ -260,7 +267,7 @@ _EXPLAINED = {
 def _body(exchange: Exchange, limit: int, *, whole: bool) -> bytes:
     """Return the body up to `limit` bytes; beyond it, refuse (`whole`) or cut."""
     parts, size = [], 0
-    for data, _ in exchange.chunks():
+    for data, _ in chunks(exchange):
         parts.append(data)
         size += len(data)
         if size > limit:

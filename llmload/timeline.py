@@ -6,7 +6,7 @@ No I/O, no clock, no provider knowledge: stamps and deltas are handed in. All ti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import NamedTuple
 
 BUFFERED_GAP_NS = 2_000_000
@@ -49,31 +49,23 @@ class Delta(NamedTuple):
 
 
 @dataclass(slots=True)
-class TokenRead:
-    """One read that carried tokens: its arrival and how many token events it held.
-
-    Only the last event of a read has a known arrival: the others came between the read before and this one.
-    """
-
-    arrival_ns: int
-    events: int = 1
-
-
-@dataclass(slots=True)
 class Timeline:
     """Collects the deltas of one answer in the order of their arrival.
 
     >>> t = Timeline()
-    >>> t.add(Delta(answer="Hi"), arrival_ns=5, read=0)
+    >>> t.add(Delta(answer="Hi"), 5, 0)
     True
-    >>> t.add(Delta(finish_reasons=((0, "stop"),)), arrival_ns=9, read=1)
+    >>> t.add(Delta(finish_reasons=((0, "stop"),)), 9, 1)
     False
     >>> t.first_token_ns, t.last_token_ns, t.ending(complete=True)
     (5, 5, None)
     """
 
-    reads: list[TokenRead] = field(default_factory=list)
-    """The reads that carried tokens, in order; the gaps between them are the ITL samples."""
+    arrivals_ns: list[int] = field(default_factory=list)
+    """Arrivals of the reads that carried tokens, in order; the gaps between them are the ITL samples."""
+    events_per_read: list[int] = field(default_factory=list)
+    """How many token events each of these reads held. Only the last of them has a known arrival: the others came
+    between the read before and this one."""
     first_answer_ns: int | None = None
     """Arrival of the first text of the answer itself; a tool call is one, reasoning is not."""
     finish_reasons: dict[int, str] = field(default_factory=dict)
@@ -84,22 +76,19 @@ class Timeline:
     done: bool = False
     events: int = 0
     malformed_events: int = 0
-    bursts: int = 0
-    """Token events that shared a read with, or came less than `BUFFERED_GAP_NS` after, the one before."""
     _answer: list[str] = field(default_factory=list)
     _other: list[str] = field(default_factory=list)
     _last_read: int = -1
-    _last_token_ns: int | None = None
     _understood: bool = False
     _text_after_finish: bool = False
     _finished: set[int] = field(default_factory=set)
     _usage_choice: int | None = None
 
-    def add(self, delta: Delta, *, arrival_ns: int, read: int, tail: bool = False) -> bool:
+    def add(self, delta: Delta | str, arrival_ns: int, read: int, tail: bool = False) -> bool:
         """Take one delta.
 
         Args:
-            delta: what the event added.
+            delta: what the event added; a text that is not empty stands for `Delta(text)`, at a fraction of its cost.
             arrival_ns: monotonic arrival of the read that completed the event.
             read: number of that read; events with the same number share an arrival.
             tail: the stream ended inside the event. If it cannot be understood, that is because it was cut:
@@ -108,6 +97,10 @@ class Timeline:
         Returns:
             True when this delta held the first token of the answer.
         """
+        if isinstance(delta, str):
+            self.events += 1
+            self._understood = True
+            return self._add_text(delta, arrival_ns, read)
         if tail and delta.malformed:
             return False
         self.events += 1
@@ -129,23 +122,28 @@ class Timeline:
             self._add_usage(delta.usage, delta.usage_choice)
         return first
 
-    def _add_token(self, delta: Delta, arrival_ns: int, read: int) -> bool:
-        first = not self.reads
-        if self._last_token_ns is not None and arrival_ns - self._last_token_ns < BUFFERED_GAP_NS:
-            self.bursts += 1
+    def _add_text(self, answer: str, arrival_ns: int, read: int) -> bool:
+        """Take a token event: this text of the answer, empty where the token is of another kind."""
+        first = not self.arrivals_ns
         if read == self._last_read:
-            self.reads[-1].events += 1
+            self.events_per_read[-1] += 1
         else:
-            self.reads.append(TokenRead(arrival_ns))
-        self._last_read, self._last_token_ns = read, arrival_ns
-        if delta.answer or delta.tool:
+            self.arrivals_ns.append(arrival_ns)
+            self.events_per_read.append(1)
+            self._last_read = read
+        if answer:
+            self._answer.append(answer)
             if self.first_answer_ns is None:
                 self.first_answer_ns = arrival_ns
-            self._answer.append(delta.answer)
-        if delta.reasoning or delta.tool:
-            self._other.append(delta.reasoning + delta.tool)
         self._text_after_finish = True
         return first
+
+    def _add_token(self, delta: Delta, arrival_ns: int, read: int) -> bool:
+        if delta.tool and self.first_answer_ns is None:
+            self.first_answer_ns = arrival_ns
+        if delta.reasoning or delta.tool:
+            self._other.append(delta.reasoning + delta.tool)
+        return self._add_text(delta.answer, arrival_ns, read)
 
     def _add_usage(self, usage: Usage, choice: int | None) -> None:
         # A server that reports each choice by itself (llama.cpp) does so when the choice has finished, in a
@@ -166,17 +164,23 @@ class Timeline:
     @property
     def first_token_ns(self) -> int | None:
         """Arrival of the first generated text of any kind."""
-        return self.reads[0].arrival_ns if self.reads else None
+        return self.arrivals_ns[0] if self.arrivals_ns else None
 
     @property
     def last_token_ns(self) -> int | None:
         """Arrival of the last generated text of any kind."""
-        return self.reads[-1].arrival_ns if self.reads else None
+        return self.arrivals_ns[-1] if self.arrivals_ns else None
 
     @property
     def token_events(self) -> int:
         """Events that carried generated text."""
-        return sum(read.events for read in self.reads)
+        return sum(self.events_per_read)
+
+    @property
+    def bursts(self) -> int:
+        """Token events that shared a read with, or came less than `BUFFERED_GAP_NS` after, the one before."""
+        gaps_ns = map(sub, self.arrivals_ns[1:], self.arrivals_ns)
+        return sum(map(BUFFERED_GAP_NS.__gt__, gaps_ns)) + self.token_events - len(self.arrivals_ns)
 
     @property
     def text(self) -> str:
@@ -231,7 +235,7 @@ class Timeline:
         broken = self._text_after_finish and not complete
         if not self.done and (broken or not self.finish_reasons):
             return "truncated"
-        return None if self.reads else "empty"
+        return None if self.arrivals_ns else "empty"
 
 
 _counts = attrgetter("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")

@@ -19,9 +19,9 @@ def timeline(*events: tuple[int, Delta], usage: Usage | None = None) -> Timeline
     line = Timeline()
     arrivals = sorted({at for at, _ in events})
     for at, delta in events:
-        line.add(delta, arrival_ns=at * MS, read=arrivals.index(at))
+        line.add(delta, at * MS, arrivals.index(at))
     if usage is not None:
-        line.add(Delta(usage=usage), arrival_ns=events[-1][0] * MS, read=len(arrivals))
+        line.add(Delta(usage=usage), events[-1][0] * MS, len(arrivals))
     return line
 
 
@@ -174,7 +174,7 @@ def test_gaps_add_up_to_last_minus_first() -> None:
     """Rounding to microseconds does not drift: 1,000 gaps of 20.0006 ms are 20,000.6 ms."""
     line = Timeline()
     for i in range(1001):
-        line.add(A, arrival_ns=i * 20_000_600, read=i)
+        line.add(A, i * 20_000_600, i)
     gaps = measured(line)["gaps_us"]
     assert (sum(gaps), set(gaps)) == (20_000_600, {20_000, 20_001})
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmload.protocols import ChatProtocol
-from llmload.protocols.openai_chat import OpenAIChat, _decoded, _plain, _read
+from llmload.protocols.openai_chat import OpenAIChat, _decoded, _plain_text, _read
 from llmload.protocols.openai_usage import MAX_COUNT
 from llmload.records import ChatRequest
 from llmload.timeline import Delta, Timeline, Usage
@@ -19,8 +19,14 @@ from tests.playback import play_every_way
 CHAT: ChatProtocol = OpenAIChat()
 
 
+def event(data: str, name: str = "message") -> Delta:
+    """What an event says, also where it is plain text."""
+    found = CHAT.read_event(data, name)
+    return Delta(found) if isinstance(found, str) else found
+
+
 def read(payload: Any, *, name: str = "message") -> Delta:
-    return CHAT.read_event(json.dumps(payload), name=name)
+    return event(json.dumps(payload), name)
 
 
 def delta(**parts: Any) -> Delta:
@@ -377,10 +383,10 @@ VALUES = st.recursive(
 def test_no_value_of_any_type_raises(value: object, name: str) -> None:
     """Whatever JSON a server sends, every reader returns what it must return, and the timeline takes it."""
     data = json.dumps(value)
-    found = CHAT.read_event(data, name=name)
+    found = event(data, name)
     timeline = Timeline()
-    timeline.add(found, arrival_ns=1, read=0)
-    timeline.add(CHAT.read_answer(data.encode()), arrival_ns=2, read=1)
+    timeline.add(found, 1, 0)
+    timeline.add(CHAT.read_answer(data.encode()), 2, 1)
     assert all(isinstance(text, str) for text in (found.answer, found.reasoning, found.tool))
     assert found.malformed == (not isinstance(value, dict) and name != "error")
     assert len(found.error or "") <= 300
@@ -402,7 +408,7 @@ def test_no_bytes_raise(body: bytes) -> None:
 def test_json_that_is_too_deep_or_too_long_does_not_raise(data: str) -> None:
     """Nesting beyond the interpreter's stack and numbers beyond its limit are malformed or passed over."""
     for name in ("message", "error"):
-        assert isinstance(CHAT.read_event(data, name=name), Delta)
+        assert isinstance(CHAT.read_event(data, name), Delta)
     assert CHAT.read_answer(data.encode()).is_token is False
     assert len(CHAT.read_error(data.encode())) == 300
 
@@ -440,14 +446,15 @@ CHUNKS = st.fixed_dictionaries(
 @given(CHUNKS)
 def test_the_short_way_gives_what_the_long_one_gives(chunk: dict[str, object]) -> None:
     """An event that is taken for plain text is the same delta when it is read with every exception in mind."""
-    assert _plain(chunk) in (None, _read(chunk))
+    text = _plain_text(chunk)
+    assert text is None or Delta(text) == _read(chunk)
 
 
 def test_plain_text_takes_the_short_way() -> None:
     """The chunks of OpenAI and its copies, with or without a role and empty fields beside the text."""
-    assert _plain({"choices": [{"delta": {"content": "x"}}]}) == Delta(answer="x")
+    assert _plain_text({"choices": [{"delta": {"content": "x"}}]}) == "x"
     choice = {"index": 0, "delta": {"role": "assistant", "content": "x"}, "finish_reason": None}
-    assert _plain({"object": "chat.completion.chunk", "choices": [choice], "usage": None}) == Delta(answer="x")
+    assert _plain_text({"object": "chat.completion.chunk", "choices": [choice], "usage": None}) == "x"
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.booleans())

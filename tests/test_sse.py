@@ -306,7 +306,12 @@ def test_plain_frames_are_read_as_sseclient_reads_them(pieces: list[bytes], cuts
     body = b"".join(pieces)
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     reads = [body[start:end] for start, end in itertools.pairwise(edges)]
-    assert [(event.name, event.data) for event in play(reads).events] == by_sseclient(reads)
+    played = play(reads).events
+    assert [(event.name, event.data) for event in played] == by_sseclient(reads)
+    pairs = [(data, number * STEP_NS) for number, data in enumerate(reads)]
+    one_by_one, together = SseReader(), SseReader()
+    fed = [event for data, at_ns in pairs for event in one_by_one.feed(data, at_ns)] + one_by_one.finish()
+    assert together.read(pairs) + together.finish() == fed == played
 
 
 def test_which_frames_are_plain() -> None:

@@ -5,7 +5,7 @@ from time import monotonic_ns
 import pytest
 
 from llmload.stamps import Stamps
-from llmload.wire.exchange import WireError
+from llmload.wire.exchange import WireError, chunks
 from llmload.wire.plain import PlainWire
 from tests.scripted import CLOSE, RESET, body
 
@@ -23,7 +23,7 @@ def ask(wire, url):
     """Send one request and return its stamps and the answer's body."""
     stamps = Stamps(asked_ns=monotonic_ns())
     exchange = wire.open("POST", url, headers={}, body=b"{}", stamps=stamps)
-    data = b"".join(data for data, _ in exchange.chunks())
+    data = b"".join(data for data, _ in chunks(exchange))
     exchange.close()
     return stamps, data
 

@@ -10,7 +10,7 @@ import pytest
 
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.stamps import Stamps
-from llmload.timeline import Delta, Timeline, TokenRead, Usage
+from llmload.timeline import Delta, Timeline, Usage
 from tests.playback import STEP_NS, play, play_every_way
 
 MS = 1_000_000
@@ -23,7 +23,7 @@ def line(*deltas: Delta | tuple[float, Delta]) -> Timeline:
     timeline = Timeline()
     for read, item in enumerate(deltas):
         at_ms, delta = (read * STEP_NS / MS, item) if isinstance(item, Delta) else item
-        timeline.add(delta, arrival_ns=int(at_ms * MS), read=read)
+        timeline.add(delta, int(at_ms * MS), read)
     return timeline
 
 
@@ -95,7 +95,7 @@ def test_only_the_first_token_is_announced() -> None:
     """`add` says True once: for the delta that held the first token."""
     timeline = Timeline()
     deltas = [Delta(), Delta(reasoning="Hm"), Delta(answer="A"), STOP]
-    assert [timeline.add(delta, arrival_ns=1, read=0) for delta in deltas] == [False, True, False, False]
+    assert [timeline.add(delta, 1, 0) for delta in deltas] == [False, True, False, False]
 
 
 def test_empty_deltas_before_a_character_are_no_tokens() -> None:
@@ -125,8 +125,8 @@ def test_the_halves_of_a_character_are_joined() -> None:
 def test_gaps_do_not_contain_the_first_token() -> None:
     """TOK-17: tokens at 5 s, +20 ms and +20 ms are two gaps of 20 ms."""
     token = Delta(answer="x")
-    reads = line((5000, token), (5020, token), (5040, token)).reads
-    gaps_ns = [after.arrival_ns - before.arrival_ns for before, after in pairwise(reads)]
+    arrivals_ns = line((5000, token), (5020, token), (5040, token)).arrivals_ns
+    gaps_ns = [after - before for before, after in pairwise(arrivals_ns)]
     assert gaps_ns == [20 * MS, 20 * MS]
 
 
@@ -134,13 +134,13 @@ def test_comments_and_usage_do_not_move_the_last_token() -> None:
     """SSE-03: the last token is the last text, whatever comes after it."""
     reads = [stream(chunk("a")), b": ping\n\n", stream(chunk(reason="stop")), stream({"usage": counted(1)}) + DONE]
     timeline = play(reads).timeline
-    assert (timeline.first_token_ns, timeline.last_token_ns, timeline.reads) == (0, 0, [TokenRead(0, 1)])
+    assert (timeline.arrivals_ns, timeline.events_per_read, timeline.last_token_ns) == ([0], [1], 0)
 
 
 def test_events_of_one_read_are_one_read_of_several_events() -> None:
     """Events that shared a read are counted in it, and it has one arrival."""
     timeline = play([stream(chunk("a")), stream(chunk("b"), chunk("c"), chunk("")), stream(chunk("d"))]).timeline
-    assert timeline.reads == [TokenRead(0, 1), TokenRead(STEP_NS, 2), TokenRead(2 * STEP_NS, 1)]
+    assert (timeline.arrivals_ns, timeline.events_per_read) == ([0, STEP_NS, 2 * STEP_NS], [1, 2, 1])
     assert (timeline.token_events, timeline.bursts) == (4, 1)
 
 
@@ -155,15 +155,15 @@ def test_several_tokens_a_chunk_are_counted_by_the_server() -> None:
 def test_two_tokens_in_one_chunk_have_one_arrival() -> None:
     """TOK-08: with both tokens in one chunk there is no time between the first and the last."""
     timeline = play([stream(chunk("a b", "stop", usage=counted(2)))]).timeline
-    assert (timeline.first_token_ns, timeline.last_token_ns, timeline.reads) == (0, 0, [TokenRead(0, 1)])
+    assert (timeline.arrivals_ns, timeline.events_per_read, timeline.last_token_ns) == ([0], [1], 0)
 
 
 def test_a_buffered_stream_is_all_bursts() -> None:
     """TOK-09: of 60 events in one read, 59 came with the one before; events 20 ms apart are no bursts."""
     events = [stream(chunk("x")) for _ in range(60)]
     whole, apart = play([b"".join(events)]).timeline, play(events).timeline
-    assert (whole.bursts, whole.reads) == (59, [TokenRead(0, 60)])
-    assert (apart.bursts, len(apart.reads)) == (0, 60)
+    assert (whole.bursts, whole.arrivals_ns, whole.events_per_read) == (59, [0], [60])
+    assert (apart.bursts, apart.events_per_read) == (0, [1] * 60)
 
 
 @pytest.mark.parametrize(("gap_ms", "bursts"), [(1.999999, 1), (2, 0)])
@@ -343,9 +343,9 @@ def test_the_finish_reason_of_several_choices_is_the_worst(reasons: dict[int, st
 def test_a_cut_tail_is_not_an_event() -> None:
     """SSE-13: a tail that cannot be understood is no event; one that can is."""
     timeline = Timeline()
-    assert timeline.add(Delta(malformed=True), arrival_ns=1, read=0, tail=True) is False
+    assert timeline.add(Delta(malformed=True), 1, 0, True) is False
     assert (timeline.events, timeline.malformed_events, timeline.ending(complete=False)) == (0, 0, "truncated")
-    assert timeline.add(Delta(answer="a"), arrival_ns=1, read=0, tail=True) is True
+    assert timeline.add(Delta(answer="a"), 1, 0, True) is True
     assert timeline.events == 1
 
 

@@ -13,6 +13,7 @@ from llmload.mock.process import MockProcess
 from llmload.stamps import Stamps
 from llmload.wire import arrival, connection, network
 from llmload.wire.arrival import SO_TIMESTAMPNS, Arrivals, kernel_stamps
+from llmload.wire.exchange import chunks
 from llmload.wire.fast import FastWire
 from llmload.wire.plain import PlainWire
 from tests.playback import play
@@ -30,7 +31,7 @@ def stamped(unix_ns):
 def clock(monkeypatch):
     """Both clocks, set by the test: {"wall": ns, "monotonic": ns}."""
     now = {"wall": EPOCH_NS, "monotonic": 1000}
-    monkeypatch.setattr(arrival, "_now", lambda: (now["wall"], now["monotonic"]))
+    monkeypatch.setattr(arrival, "clock_gettime_ns", lambda _: now["wall"])
     monkeypatch.setattr(arrival, "monotonic_ns", lambda: now["monotonic"])
     return now
 
@@ -76,7 +77,7 @@ def test_a_socket_without_the_option_is_read_all_the_same(scripted, monkeypatch)
     scripted.plays(body("fine"))
     wire, stamps = FastWire(), Stamps(asked_ns=0)
     exchange = wire.open("POST", scripted.url, headers={}, body=b"", stamps=stamps)
-    assert [data for data, _ in exchange.chunks()] == [b"fine"]
+    assert [data for data, _ in chunks(exchange)] == [b"fine"]
     exchange.close()
     wire.close()
     assert stamps.source == "read"
@@ -122,15 +123,16 @@ def token_reads(wire, url, request_id):
     exchange = wire.open(
         "POST", url + "/chat/completions", headers=headers, body=json.dumps(question).encode(), stamps=stamps
     )
-    pairs = list(exchange.chunks())
+    pairs = list(chunks(exchange))
     exchange.close()
     wire.close()
     played = play([data for data, _ in pairs], arrivals=[at_ns for _, at_ns in pairs])
-    return played.timeline.reads, stamps.source
+    reads = list(zip(played.timeline.arrivals_ns, played.timeline.events_per_read, strict=True))
+    return reads, stamps.source
 
 
 def lateness(reads, sent_ns):
     """Return for each read how long after the write of its last token it is said to have come."""
-    seen = list(accumulate(read.events for read in reads))
+    seen = list(accumulate(events for _, events in reads))
     assert seen[-1] == len(sent_ns)
-    return [read.arrival_ns - sent_ns[count - 1] for read, count in zip(reads, seen, strict=True)]
+    return [at_ns - sent_ns[count - 1] for (at_ns, _), count in zip(reads, seen, strict=True)]

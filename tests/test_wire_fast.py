@@ -15,7 +15,7 @@ from gevent.server import StreamServer
 
 from llmload.stamps import Stamps
 from llmload.wire import answer as answer_module
-from llmload.wire.exchange import WireError
+from llmload.wire.exchange import WireError, chunks
 from llmload.wire.fast import FastWire
 from llmload.wire.response import MAX_HEAD_BYTES
 from llmload.wire.transport import FastTransport
@@ -45,7 +45,7 @@ def read(wire, url, **options):
     """Return (status, body, stamps) of one request."""
     exchange, stamps = ask(wire, url, **options)
     try:
-        return exchange.status, b"".join(data for data, _ in exchange.chunks()), stamps
+        return exchange.status, b"".join(data for data, _ in chunks(exchange)), stamps
     finally:
         exchange.close()
 
@@ -262,10 +262,10 @@ def test_reads_come_one_by_one_until_they_may_come_in_batches(scripted, wire):
     """Eager, each read wakes the reader; then only `hand_over` and the end do."""
     scripted.plays(head(CHUNKED), 0.02, chunk(b"1"), *[step for n in b"234" for step in (0.05, chunk(b"%c" % n))], HOLD)
     exchange, _ = ask(wire, scripted.url)
-    chunks, seen = exchange.chunks(), []
-    assert next(chunks)[0] == b"1"
+    body, seen = chunks(exchange), []
+    assert next(body)[0] == b"1"
     exchange.eager = False
-    reader = gevent.spawn(lambda: seen.extend(data for data, _ in chunks))
+    reader = gevent.spawn(lambda: seen.extend(data for data, _ in body))
     gevent.sleep(0.3)
     assert seen == []
     assert exchange.oldest_ns < monotonic_ns() - 100_000_000
@@ -284,7 +284,7 @@ def test_what_is_held_back_is_bounded(scripted, wire):
     gevent.sleep(0.3)
     held = exchange._answer.response.pending_bytes
     assert answer_module.PENDING_BYTES < held < answer_module.PENDING_BYTES + 100_000
-    assert sum(len(data) for data, _ in exchange.chunks()) == 20_000_000
+    assert sum(len(data) for data, _ in chunks(exchange)) == 20_000_000
     exchange.close()
 
 

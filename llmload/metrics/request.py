@@ -73,9 +73,9 @@ def _times(stamps: Stamps, timeline: Timeline, stream: bool) -> dict[str, float 
 
 def _tpot_s(timeline: Timeline, output_tokens: int | None) -> float | None:
     """(last - first) / (n - 1); None for n < 2, and where all tokens came in one read and no time passed."""
-    if output_tokens is None or output_tokens < 2 or len(timeline.reads) < 2:
+    if output_tokens is None or output_tokens < 2 or len(timeline.arrivals_ns) < 2:
         return None
-    return (timeline.reads[-1].arrival_ns - timeline.reads[0].arrival_ns) / (output_tokens - 1) / 1e9
+    return (timeline.arrivals_ns[-1] - timeline.arrivals_ns[0]) / (output_tokens - 1) / 1e9
 
 
 def _stream(timeline: Timeline) -> dict[str, Any]:
@@ -84,16 +84,16 @@ def _stream(timeline: Timeline) -> dict[str, Any]:
     The denominator of `burst_share` is token events - 1: the first has none before it to be close to, so a
     stream that came in one piece has exactly 1.0.
     """
-    reads, events = timeline.reads, timeline.token_events
+    arrivals_ns, events_per_read, events = timeline.arrivals_ns, timeline.events_per_read, timeline.token_events
     # Rounded from the first arrival on, not gap by gap, so that the gaps add up to last - first.
-    offsets_us = [(read.arrival_ns - reads[0].arrival_ns + 500) // 1000 for read in reads]
+    offsets_us = [(at_ns - arrivals_ns[0] + 500) // 1000 for at_ns in arrivals_ns]
     return {
-        "ttft_is_bound": bool(reads) and reads[0].events > 1,
+        "ttft_is_bound": bool(arrivals_ns) and events_per_read[0] > 1,
         "token_events": events,
-        "coalesced_events": events - len(reads),
+        "coalesced_events": events - len(arrivals_ns),
         "burst_share": timeline.bursts / (events - 1) if events > 1 else None,
         "gaps_us": tuple(after - before for before, after in pairwise(offsets_us)),
-        "events_per_read": tuple(read.events for read in reads) if events > len(reads) else None,
+        "events_per_read": tuple(events_per_read) if events > len(arrivals_ns) else None,
     }
 
 
@@ -104,7 +104,7 @@ def _tokens(timeline: Timeline, stream: bool, estimate: Estimate) -> dict[str, A
     Tokens without text: nothing arrived that could be counted or timed, so `output_tokens` is None.
     """
     usage = timeline.usage or Usage()
-    received, counted = bool(timeline.reads), usage.output_tokens
+    received, counted = bool(timeline.arrivals_ns), usage.output_tokens
     # an end of text at once counts as one token, and reasoning may be counted but never streamed
     unseen = (counted or 0) - (usage.reasoning_tokens or 0)
     suspect = counted == 0 if received else unseen > 1

@@ -32,8 +32,11 @@ class ChatProtocol(Protocol):
     def encode(self, request: ChatRequest) -> bytes:
         """Return the request's body."""
 
-    def read_event(self, data: str, *, name: str = "message") -> Delta:
-        """Return what one event of a streamed answer adds; `name` is the event's name."""
+    def read_event(self, data: str, name: str = "message") -> Delta | str:
+        """Return what one event of a streamed answer adds; `name` is the event's name.
+
+        A text, never empty, stands for a delta that is the answer's next text and nothing else, as nearly all are.
+        """
 
     def read_answer(self, body: bytes) -> Delta:
         """Return what the whole body of an answer that was not streamed holds, as one delta that is `done`."""

@@ -59,17 +59,25 @@ class OpenAIChat:
         if request.temperature is not None:
             body["temperature"] = request.temperature
         body.update(request.extra_body)
-        # "replace": half a character in an earlier answer must not stop the conversation that quotes it.
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        try:
+            return orjson.dumps(body)
+        except TypeError:
+            # "replace": half a character in an earlier answer must not stop the conversation that quotes it.
+            return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
-    def read_event(self, data: str, *, name: str = "message") -> Delta:
+    def read_event(self, data: str, name: str = "message") -> Delta | str:
         """Return what one event adds to the answer. An event is one delta, however many choices it is about."""
-        if data.strip() == "[DONE]":
-            return _DONE
-        payload = _decoded(data)
+        try:
+            payload = orjson.loads(data)
+        except (ValueError, RecursionError):
+            if data.strip() == "[DONE]":
+                return _DONE
+            payload = _decoded_by_json(data)
+        if not isinstance(payload, dict):
+            return Delta(error=stream_error(data)) if name == "error" else _MALFORMED
         if name == "error":
-            return Delta(error=stream_error(data if payload is None else payload))
-        return _MALFORMED if payload is None else _plain(payload) or _read(payload)
+            return Delta(error=stream_error(payload))
+        return _plain_text(payload) or _read(payload)
 
     def read_answer(self, body: bytes) -> Delta:
         """Return what the whole body of an answer that was not streamed holds; its end is an end marker."""
@@ -92,37 +100,37 @@ def _decoded(data: str) -> dict[str, Any] | None:
     try:
         payload = orjson.loads(data)
     except (ValueError, RecursionError):
-        # what orjson refuses and Python takes: halves of a character (`"\ud83d"`), NaN, 1e999
-        try:
-            payload = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
+        payload = _decoded_by_json(data)
     return payload if isinstance(payload, dict) else None
+
+
+def _decoded_by_json(data: str) -> Any:
+    """Return what orjson refuses and Python takes: halves of a character (`"\\ud83d"`), NaN, 1e999; None at worst."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _plain(payload: dict[str, Any]) -> Delta | None:
-    """Return what `_read` does where the event is one choice's next text and nothing else, as nearly all are."""
-    choices = payload.get("choices")
-    if (
-        not isinstance(choices, list)
-        or len(choices) != 1
-        or payload.get("usage")
-        or payload.get("error")
-        or payload.get("object") == "error"
-    ):
+def _plain_text(payload: dict[str, Any]) -> str | None:
+    """Return the text where the event is one choice's next text and nothing else, as nearly all are; else None."""
+    get = payload.get
+    choices = get("choices")
+    # `type(…) is`: JSON makes no subclasses, and this runs once a token
+    if type(choices) is not list or len(choices) != 1 or get("usage") or get("error") or get("object") == "error":
         return None
     choice = choices[0]
-    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("usage"):
+    if type(choice) is not dict or choice.get("finish_reason") or choice.get("usage"):
         return None
     part = choice.get("delta")
-    if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _PLAIN_KEYS):
+    if type(part) is not dict or not (len(part) == 1 or part.keys() <= _PLAIN_KEYS):
         return None
     content = part.get("content")
-    return Delta(content) if content and isinstance(content, str) else None
+    return content if type(content) is str and content else None
 
 
 def _read(payload: dict[str, Any]) -> Delta:

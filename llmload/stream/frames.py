@@ -43,6 +43,11 @@ class Frames:
         self._mark: bytes | None = b""
         self._after_cr = False
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a frame, and nothing that came before says anything about it."""
+        return not self._pending and self._mark is None and not self._after_cr
+
     def feed(self, data: bytes) -> bytes:
         """Take the bytes of one read.
 

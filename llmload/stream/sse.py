@@ -2,12 +2,15 @@
 
 No provider knowledge, no network, no clock. sseclient-py interprets the fields; `frames` makes its input such
 that it cannot be wrong about where lines and frames end. Frames that are one `data` line each, which nearly all are,
-do not need it: `plain_data` reads them at a tenth of the cost, and a test holds it against sseclient-py.
+do not need it: `plain_data` reads them at a tenth of the cost, and a read that is one such frame, which nearly all
+are too, does not even need `frames`. A test holds both against sseclient-py.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import sseclient
@@ -35,6 +38,12 @@ class Event(NamedTuple):
     tail: bool = False
 
 
+LF = 10
+
+_event = partial(tuple.__new__, Event)
+"""Makes an event from a tuple of all its fields, for a third of what its constructor costs."""
+
+
 class SseReader:
     """Turns reads into events, for one response.
 
@@ -46,6 +55,7 @@ class SseReader:
 
     def __init__(self, *, max_event_bytes: int = 8 * 1024 * 1024) -> None:
         self._frames = Frames(max_frame_bytes=max_event_bytes)
+        self._max_bytes = max_event_bytes
         # The client iterates over this list anew at each call of `events()`. As it only ever holds complete
         # frames, nothing is left in the generator's own buffer in between.
         self._source = [b""]
@@ -62,6 +72,30 @@ class SseReader:
     def invalid_bytes(self) -> int:
         """Bytes so far that were no UTF-8; U+FFFD stands for them in the events."""
         return self._frames.invalid_bytes
+
+    def read(self, pairs: Iterable[tuple[bytes, int]]) -> list[Event]:
+        """Take several reads, each with its arrival, and return the events that they completed.
+
+        Does what `feed` would do for each of them.
+        """
+        events: list[Event] = []
+        between = self._frames.between
+        for data, arrival_ns in pairs:
+            # One frame that is one `data: ` line, as nearly every read is. Written out: it runs once a token.
+            if between and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == LF:
+                try:
+                    text = data[6:-2].decode()
+                except UnicodeDecodeError:
+                    text = ""  # `frames` counts what is wrong
+                if text and "\r" not in text and len(data) <= self._max_bytes:
+                    if arrival_ns != self._arrival_ns:
+                        self._read += 1
+                        self._arrival_ns = arrival_ns
+                    events.append(_event(("message", text, arrival_ns, self._read, False)))
+                    continue
+            events += self.feed(data, arrival_ns)
+            between = self._frames.between
+        return events
 
     def feed(self, data: bytes, arrival_ns: int) -> list[Event]:
         """Take the bytes of one read and return the events that it completed, in their order.

@@ -19,7 +19,7 @@ from llmload.stamps import Stamps
 from llmload.surroundings import Surroundings
 from llmload.wire.choose import proxy_in_use
 from llmload.wire.deadlines import Expired
-from llmload.wire.exchange import Wire, WireError
+from llmload.wire.exchange import Wire, WireError, chunks
 
 PROBE_TOKENS = 16
 LISTED = 8
@@ -76,7 +76,7 @@ def offered_models(wire: Wire, around: Surroundings) -> list[str]:
                 stamps=stamps,
             )
             try:
-                body = b"".join(data for data, _ in exchange.chunks()) if exchange.status == 200 else b""
+                body = b"".join(data for data, _ in chunks(exchange)) if exchange.status == 200 else b""
             finally:
                 exchange.close()
     except (WireError, Expired):

@@ -44,6 +44,7 @@ class Answer:
         self.response = Response(head_only=head_only)
         self.eager = True
         self._stream = stream
+        self._receive = stream.receive
         self._watcher = watcher
         self._waiter: Waiter | None = None
         self._failed: Exception | None = None
@@ -124,9 +125,9 @@ class Answer:
 
     def read(self) -> None:
         """The watcher's callback: one read, and a switch to the greenlet where there is a reason."""
-        self._read_once()
         response = self.response
-        if self.ended:
+        self._read_once()
+        if response.complete or self._failed is not None:
             self._pause()
             self._wake()
         elif response.has_head:
@@ -138,7 +139,7 @@ class Answer:
     def _read_once(self) -> bool:
         """Read once; False if there was nothing."""
         try:
-            got = self._stream.receive()
+            got = self._receive()
             if got is None:
                 return False
             data, arrival_ns = got

@@ -54,7 +54,10 @@ class Arrivals:
         stepped between two reads moves nothing. Stepped between arrival and read, it makes a stamp that lies before
         the last read or in the future; such a stamp is not believed.
         """
-        wall_ns, now_ns = _now()
+        # once a token: the clocks are read here and not in a function of their own
+        before_ns, wall_ns, now_ns = monotonic_ns(), clock_gettime_ns(CLOCK_REALTIME), monotonic_ns()
+        while now_ns - before_ns >= PAIR_NS:
+            before_ns, wall_ns, now_ns = monotonic_ns(), clock_gettime_ns(CLOCK_REALTIME), monotonic_ns()
         at_ns = now_ns
         if ancillary and len(ancillary[0][2]) == _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
@@ -64,13 +67,3 @@ class Arrivals:
             at_ns = now_ns
         self._last_ns = at_ns
         return at_ns
-
-
-def _now() -> tuple[int, int]:
-    """Return the wall clock and the monotonic clock at one moment."""
-    while True:
-        before_ns = monotonic_ns()
-        wall_ns = clock_gettime_ns(CLOCK_REALTIME)
-        now_ns = monotonic_ns()
-        if now_ns - before_ns < PAIR_NS:
-            return wall_ns, now_ns

@@ -6,7 +6,8 @@ httpcore keeps pooling and origins (`ConnectionPool`, `ConnectionInterface`); co
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from time import monotonic_ns
 from typing import Any
@@ -22,6 +23,7 @@ from llmload.wire.network import Network, TcpStream
 from llmload.wire.request import request_bytes
 from llmload.wire.tls import TlsStream
 
+NO_LIMITS: Mapping[str, float | None] = {}
 RECONNECT_NS = 1_000_000_000
 """A kept connection that the server has closed shows within a round trip. One that breaks later than this was alive:
 its request may have been worked on, and is not sent again."""
@@ -52,8 +54,10 @@ class State(Enum):
 class Connection(httpcore.ConnectionInterface):
     """A connection to one origin, opened by its first request. It carries one request at a time.
 
-    A request's `extensions` may hold `stamps`, filled while it is under way, and `called_ns`, when it was given to
-    the pool; its `timeout` is obeyed where httpx sets one. A response's `extensions` hold `answer`.
+    `handle_request` is for httpcore's pool: a request's `extensions` may hold `stamps`, filled while it is under way,
+    and `called_ns`, when it was given to the pool; its `timeout` is obeyed where httpx sets one. A response's
+    `extensions` hold `answer` and `connection`. Whoever has that one may go on with `carry`, without the pool, and
+    shares the connection with it: the first to come takes it.
     """
 
     def __init__(self, origin: httpcore.Origin, *, network: Network, ssl_context: ssl.SSLContext) -> None:
@@ -76,21 +80,54 @@ class Connection(httpcore.ConnectionInterface):
         """
         if self._state not in (State.NEW, State.IDLE):
             raise httpcore.ConnectionNotAvailable
-        stamps: Stamps = request.extensions.get("stamps") or Stamps(asked_ns=monotonic_ns())
-        now_ns = monotonic_ns()
-        stamps.pool_wait_ns = now_ns - request.extensions.get("called_ns", now_ns)
+        asked = request.extensions
+        stamps: Stamps = asked.get("stamps") or Stamps(asked_ns=monotonic_ns())
+        data = request_bytes(request.method, request.url.target, request.headers, _body(request))
+        answer = self.carry(
+            data,
+            stamps,
+            called_ns=asked.get("called_ns") or monotonic_ns(),
+            head_only=request.method == b"HEAD",
+            server_name=asked.get("sni_hostname"),
+            limits_s=asked.get("timeout") or {},
+        )
+        return httpcore.Response(
+            answer.response.status,
+            headers=answer.response.headers,
+            content=_Body(self, answer, asked.get("timeout") or {}),
+            extensions={"answer": answer, "connection": self, "http_version": b"HTTP/1.1"},
+        )
+
+    def carry(
+        self,
+        data: bytes,
+        stamps: Stamps,
+        *,
+        called_ns: int,
+        head_only: bool = False,
+        server_name: str | None = None,
+        limits_s: Mapping[str, float | None] = NO_LIMITS,
+    ) -> Answer:
+        """Send the bytes of a request and return its answer when its head is there; `release` ends it.
+
+        Raises:
+            httpcore.ConnectionNotAvailable, NetworkError, ProtocolError: see `handle_request`.
+        """
+        if self._state not in (State.NEW, State.IDLE):
+            raise httpcore.ConnectionNotAvailable
+        stamps.pool_wait_ns = monotonic_ns() - called_ns
         stamps.reused = self._state is State.IDLE
         stamps.source = "kernel" if kernel_stamps() else "read"
         self._state = State.ACTIVE
         try:
             stream = self._stream
             if stream is None:
-                with _limit(request, "connect", httpcore.ConnectTimeout):
-                    stream = self._connect(request, stamps)
-            self._answer = Answer(stream, self._watcher, head_only=request.method == b"HEAD")
-            with _limit(request, "read", httpcore.ReadTimeout):
-                self._send(stream, self._answer, request_bytes(request), stamps)
-                self._answer.wait_head()
+                with _limit(limits_s, "connect", httpcore.ConnectTimeout):
+                    stream = self._connect(server_name, stamps)
+            self._answer = answer = Answer(stream, self._watcher, head_only=head_only)
+            with _limit(limits_s, "read", httpcore.ReadTimeout):
+                self._send(stream, answer, data, stamps)
+                answer.wait_head()
         except BaseException as error:
             again = self._was_closed_while_idle(error, stamps)
             self.close()
@@ -99,15 +136,9 @@ class Connection(httpcore.ConnectionInterface):
                 stamps.sent_ns = stamps.written_ns = None
                 raise httpcore.ConnectionNotAvailable from None
             raise
-        response = self._answer.response
-        return httpcore.Response(
-            response.status,
-            headers=response.headers,
-            content=_Body(self, self._answer, request),
-            extensions={"answer": self._answer, "http_version": b"HTTP/1.1"},
-        )
+        return answer
 
-    def _connect(self, request: httpcore.Request, stamps: Stamps) -> TcpStream | TlsStream:
+    def _connect(self, server_name: str | None, stamps: Stamps) -> TcpStream | TlsStream:
         began_ns = monotonic_ns()
         host = self._origin.host.decode("ascii")
         tcp = self._network.connect_tcp(host, self._origin.port)
@@ -117,7 +148,7 @@ class Connection(httpcore.ConnectionInterface):
         stream: TcpStream | TlsStream = tcp
         if self._origin.scheme == b"https":
             self._context.set_alpn_protocols(["http/1.1"])
-            stream = tcp.start_tls(self._context, request.extensions.get("sni_hostname") or host)
+            stream = tcp.start_tls(self._context, server_name or host)
             stamps.tls_ns = monotonic_ns() - connected_ns
         if self._state is State.CLOSED:
             stream.close()
@@ -212,12 +243,12 @@ class Connection(httpcore.ConnectionInterface):
 class _Body:
     """The body for those who take it from httpcore, without arrivals."""
 
-    def __init__(self, connection: Connection, answer: Answer, request: httpcore.Request) -> None:
-        self._connection, self._answer, self._request = connection, answer, request
+    def __init__(self, connection: Connection, answer: Answer, limits_s: Mapping[str, float | None]) -> None:
+        self._connection, self._answer, self._limits_s = connection, answer, limits_s
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
-            with _limit(self._request, "read", httpcore.ReadTimeout):
+            with _limit(self._limits_s, "read", httpcore.ReadTimeout):
                 pairs = self._answer.take()
             if not pairs:
                 return
@@ -228,7 +259,12 @@ class _Body:
         self._connection.release(self._answer)
 
 
-def _limit(request: httpcore.Request, name: str, error: type[Exception]) -> gevent.Timeout:
-    """Return httpx's timeout of this name as a context manager; without one it costs no timer."""
-    seconds = request.extensions.get("timeout", {}).get(name)
-    return gevent.Timeout(seconds, None if seconds is None else error(f"no {name} within {seconds} s"))
+def _body(request: httpcore.Request) -> bytes:
+    assert isinstance(request.stream, Iterable)
+    return b"".join(request.stream)
+
+
+def _limit(limits_s: Mapping[str, float | None], name: str, error: type[Exception]) -> AbstractContextManager[object]:
+    """Return httpx's timeout of this name as a context manager; without one it costs nothing."""
+    seconds = limits_s.get(name)
+    return nullcontext() if seconds is None else gevent.Timeout(seconds, error(f"no {name} within {seconds} s"))

@@ -71,7 +71,7 @@ class Watch:
         self._set("timeout_connect", _due(now_ns, limits.connect_s))
 
     def follow(self, exchange: Exchange) -> None:
-        """The request waits in `exchange.chunks()` from now on."""
+        """The request waits in `exchange.batches()` from now on."""
         self._exchange = exchange
 
     def content(self, at_ns: int) -> None:

@@ -6,7 +6,7 @@ same `WireError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from llmload import __version__
@@ -50,18 +50,19 @@ class Exchange(Protocol):
         """Bytes of the body so far."""
 
     eager: bool
-    """True at first: `chunks` yields every read at once. Set to False, it may hold reads back and yield them in
-    batches; whoever sets it calls `hand_over` when `oldest_ns` is too long ago, and before a deadline strikes."""
+    """True at first: `batches` yields every read at once. Set to False, it may hold reads back and yield several
+    together; whoever sets it calls `hand_over` when `oldest_ns` is too long ago, and before a deadline strikes."""
 
     @property
     def oldest_ns(self) -> int | None:
         """Arrival of the oldest bytes that are held back, or None."""
 
     def hand_over(self) -> None:
-        """Let `chunks` yield what has come. Called in the hub; returns when the reader of `chunks` waits again."""
+        """Let `batches` yield what has come. Called in the hub; returns when its reader waits again."""
 
-    def chunks(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the body as (bytes of one read, monotonic arrival in ns), the stamp taken before any parsing.
+    def batches(self) -> Iterator[Sequence[tuple[bytes, int]]]:
+        """Yield the body as it comes, some reads at a time: each (its bytes, its monotonic arrival in ns), the stamp
+        taken before any parsing.
 
         Ends when the body ends as HTTP says it should.
 
@@ -71,6 +72,12 @@ class Exchange(Protocol):
 
     def close(self) -> None:
         """Give the connection back if the body was read to its end, else close it. Never blocks on the server."""
+
+
+def chunks(exchange: Exchange) -> Iterator[tuple[bytes, int]]:
+    """Yield the body of a response read by read; see `Exchange.batches`."""
+    for pairs in exchange.batches():
+        yield from pairs
 
 
 class Wire(Protocol):

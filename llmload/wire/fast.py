@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic_ns
 
 import httpcore
@@ -12,9 +13,10 @@ import httpx
 
 from llmload.stamps import Stamps
 from llmload.wire.answer import Answer
-from llmload.wire.connection import Pool
+from llmload.wire.connection import Connection, Pool
 from llmload.wire.exchange import DEFAULT_HEADERS
 from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
+from llmload.wire.request import request_bytes
 from llmload.wire.tls import shared_context
 
 
@@ -27,6 +29,8 @@ class FastWire:
 
     def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self._pool = Pool(ssl_context or shared_context())
+        self._last: Connection | None = None
+        """The connection of the last answer. A user goes on with it: asking the pool costs more than the request."""
 
     def open(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
@@ -34,18 +38,32 @@ class FastWire:
         """See `Wire.open`."""
         called_ns = monotonic_ns()
         try:
-            target, host = _parsed(url)
-            request = httpcore.Request(
-                method,
-                target,
-                headers=_headers(host, headers, body),
-                content=body,
-                extensions={"stamps": stamps, "called_ns": called_ns},
-            )
+            target, host, origin = _parsed(url)
+            lines = _headers(host, headers, body)
+            kept = self._kept(origin)
+            if kept is not None:
+                data = request_bytes(method.encode("ascii"), target.target, lines, body or b"")
+                try:
+                    answer = kept.carry(data, stamps, called_ns=called_ns, head_only=method == "HEAD")
+                    return FastExchange(answer, stamps, close=partial(kept.release, answer))
+                except httpcore.ConnectionNotAvailable:
+                    pass  # the server closed it meanwhile
+            asked = {"stamps": stamps, "called_ns": called_ns}
+            request = httpcore.Request(method, target, headers=lines, content=body, extensions=asked)
             response = self._pool.handle_request(request)
+            self._last = response.extensions["connection"]
         except TRANSPORT_ERRORS as error:
             raise wire_error(error, head=False) from error
-        return FastExchange(response, stamps)
+        return FastExchange(response.extensions["answer"], stamps, close=response.close)
+
+    def _kept(self, origin: httpcore.Origin) -> Connection | None:
+        kept = self._last
+        if kept is None or not kept.is_idle() or not kept.can_handle_request(origin):
+            return None
+        if kept.has_expired():
+            kept.close()
+            return None
+        return kept
 
     def close(self) -> None:
         """See `Wire.close`."""
@@ -53,17 +71,17 @@ class FastWire:
 
 
 class FastExchange:
-    """A response of our connection."""
+    """A response of our connection; `close` gives the connection back."""
 
-    def __init__(self, response: httpcore.Response, stamps: Stamps) -> None:
-        self.status = response.status
-        self.headers = httpx.Headers(response.headers)
+    def __init__(self, answer: Answer, stamps: Stamps, *, close: Callable[[], None]) -> None:
+        self.status = answer.response.status
+        self.headers = answer.response.named_headers()
         self.compressed = self.headers.get("content-encoding", "identity").lower() not in ("", "identity")
         self.received_bytes = 0
-        self._response = response
-        self._answer: Answer = response.extensions["answer"]
+        self._answer = answer
         self._stamps = stamps
-        stamps.headers_ns = self._answer.response.head_ns
+        self._close = close
+        stamps.headers_ns = answer.response.head_ns
         self._note_source()
 
     @property
@@ -85,36 +103,36 @@ class FastExchange:
         """See `Exchange.hand_over`."""
         self._answer.hand_over()
 
-    def chunks(self) -> Iterator[tuple[bytes, int]]:
-        """See `Exchange.chunks`."""
+    def batches(self) -> Iterator[Sequence[tuple[bytes, int]]]:
+        """See `Exchange.batches`."""
         # a server that compresses although it was asked not to still has to be understood
         try:
-            yield from self._decoded() if self.compressed else self._pairs()
+            yield from self._decoded() if self.compressed else self._taken()
         except TRANSPORT_ERRORS as error:
             raise wire_error(error, head=True) from error
         self._stamps.closed_ns = self._answer.response.end_ns
 
-    def _pairs(self) -> Iterator[tuple[bytes, int]]:
+    def _taken(self) -> Iterator[list[tuple[bytes, int]]]:
         while pairs := self._answer.take():
             self._note_source()
             if not self.received_bytes:
                 self._stamps.first_byte_ns = pairs[0][1]
-            for pair in pairs:
-                self.received_bytes += len(pair[0])
-                yield pair
+            self.received_bytes += sum([len(data) for data, _ in pairs])
+            yield pairs
 
-    def _decoded(self) -> Iterator[tuple[bytes, int]]:
+    def _decoded(self) -> Iterator[list[tuple[bytes, int]]]:
         """Let httpx decode; what a read yields has that read's arrival."""
         arrival_ns = 0
 
         def raw() -> Iterator[bytes]:
             nonlocal arrival_ns
-            for data, at_ns in self._pairs():
-                arrival_ns = at_ns
-                yield data
+            for pairs in self._taken():
+                for data, at_ns in pairs:
+                    arrival_ns = at_ns
+                    yield data
 
         for data in httpx.Response(self.status, headers=self.headers, content=raw()).iter_bytes():
-            yield data, arrival_ns
+            yield [(data, arrival_ns)]
 
     def _note_source(self) -> None:
         self._stamps.source = "kernel" if self._answer.kernel_stamped else "read"
@@ -123,14 +141,15 @@ class FastExchange:
         """See `Exchange.close`."""
         if self._stamps.closed_ns is None:
             self._stamps.closed_ns = self._answer.response.end_ns or monotonic_ns()
-        self._response.close()
+        self._close()
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(url: str) -> tuple[httpcore.URL, bytes]:
-    """Return a URL as httpcore wants it, and its Host header."""
+def _parsed(url: str) -> tuple[httpcore.URL, bytes, httpcore.Origin]:
+    """Return a URL as httpcore wants it, its Host header and its origin."""
     parsed = httpx.URL(url)
-    return core_url(parsed), parsed.netloc
+    core = core_url(parsed)
+    return core, parsed.netloc, core.origin
 
 
 def core_url(url: httpx.URL) -> httpcore.URL:

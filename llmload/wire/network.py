@@ -64,6 +64,7 @@ class TcpStream(httpcore.NetworkStream):
 
     def __init__(self, sock: socket.socket, *, dns_ns: int | None = None) -> None:
         self._sock = sock
+        self._recvmsg = sock.recvmsg
         self.fd = sock.fileno()
         self.dns_ns = dns_ns
         self.arrivals = Arrivals()
@@ -71,7 +72,7 @@ class TcpStream(httpcore.NetworkStream):
     def receive(self) -> tuple[bytes, int] | None:
         """Return (bytes, monotonic arrival) of one read, no bytes at the end; None if there is nothing now."""
         try:
-            data, ancillary, _, _ = self._sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
             return None
         # the end of a stream carries no stamp, and needs none

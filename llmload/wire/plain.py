@@ -8,7 +8,7 @@ events (httpcore's HTTP parser has run by then, a few tens of microseconds).
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic_ns
 from typing import Any
 
@@ -91,8 +91,8 @@ class PlainExchange:
         self._response = response
         self._stamps = stamps
 
-    def chunks(self) -> Iterator[tuple[bytes, int]]:
-        """See `Exchange.chunks`."""
+    def batches(self) -> Iterator[Sequence[tuple[bytes, int]]]:
+        """See `Exchange.batches`."""
         # a server that compresses although it was asked not to still has to be understood
         source = self._response.iter_bytes() if self.compressed else iter(self._response.stream)  # type: ignore[arg-type]
         reads = _Reads.of(self._response)
@@ -104,7 +104,7 @@ class PlainExchange:
                     self._stamps.first_byte_ns = now_ns
                 self.received_bytes += len(data)
                 if data:
-                    yield data, now_ns
+                    yield ((data, now_ns),)
         except TRANSPORT_ERRORS as error:
             raise wire_error(error, head=True) from error
         finally:

@@ -48,14 +48,22 @@ class Response:
         )
         self._parser: httptools.HttpResponseParser | None = parser
 
+    def named_headers(self) -> dict[str, str]:
+        """Return the head's fields, names in lower case; values of one name are joined (RFC 9110, 5.3)."""
+        named: dict[str, str] = {}
+        for raw_name, raw_value in self.headers:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            named[name] = f"{named[name]}, {value}" if name in named else value
+        return named
+
     def feed(self, data: bytes, arrival_ns: int) -> None:
         """Take the bytes of one read.
 
         Raises:
             httpcore.RemoteProtocolError: this is not HTTP, or too much of it without a body.
         """
-        had_head = self.has_head
-        self.raw_bytes += len(data)
+        had_head, size = self.has_head, len(data)
+        self.raw_bytes += size
         try:
             self._parser.feed_data(data)  # type: ignore[union-attr]  # nobody feeds after `forget`
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -63,10 +71,17 @@ class Response:
             if not self.complete:
                 raise httpcore.RemoteProtocolError(f"this is not HTTP ({error})") from error
             self.reusable = False  # bytes after the end: the answer is whole, the connection is not to be trusted
-        if self._parts:
+        parts = self._parts
+        if had_head and len(parts) == 1 and not self.complete:  # a read of a stream, as nearly all are
+            body = parts.pop()
+            self.pairs.append((body, arrival_ns))
+            self.pending_bytes += len(body)
+            self._no_body_bytes = 0
+            return
+        if parts:
             self._take_parts(arrival_ns)
         else:
-            self._no_body_bytes += len(data)
+            self._no_body_bytes += size
             if self._no_body_bytes > MAX_HEAD_BYTES and not self.complete:
                 raise httpcore.RemoteProtocolError(f"more than {MAX_HEAD_BYTES} bytes of headers")
         if self.has_head and not had_head:
