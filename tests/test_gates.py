@@ -113,6 +113,20 @@ def test_a_run_without_a_good_answer_is_code_4(tmp_path):
         assert "of a run that is not valid" in locust.text
 
 
+def test_a_run_is_ended_early_by_a_rule(tmp_path, flaky):
+    """--abort-on: watched by the master over all workers; the reason stands in every output, and the code is 3."""
+    rule = "error_rate > 5% for 2s"
+    load = ("--model", "mock", "--no-probe", "-u", 4, "-r", 4, "-t", "60s", "--processes", 2)
+    locust = run_locust(tmp_path, "--host", flaky.url, *load, "--abort-on", "p50(e2e) > 9s for 1s", "--abort-on", rule)
+    assert locust.code == 3, locust.text
+    check_ledger(locust)
+    assert locust.summary["run"]["valid"] is True
+    assert locust.summary["run"]["ended_by"].startswith(f"--abort-on {rule} (it was ")
+    (verdict,) = locust.summary["objectives"]
+    assert (verdict["text"], verdict["met"], verdict["op"]) == (f"--abort-on {rule}", False, "<=")
+    assert f"  MISSED  --abort-on {rule}" in locust.text
+
+
 def test_strict_makes_a_limited_client_invalid():
     """Its latencies are not the server's; without --strict it is only said."""
     client = {"client": {"cpu_percent_max": 95.0, "lag_p99_s": 0.001}, "ended_at": 1, "valid": True}
@@ -129,6 +143,7 @@ def test_strict_makes_a_limited_client_invalid():
     [
         ({"slo": "goodput > 90%"}, "needs to know what is good: add e.g. --goodput"),
         ({"slo": "p95(itl) < 1s", "stream": False}, "has no samples without streaming"),
+        ({"abort_on": "goodput < 50% for 30s"}, "needs to know what is good"),
         ({"slo_file": "/nowhere/slo.txt"}, "cannot be read"),
     ],
 )

@@ -22,15 +22,17 @@ def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, An
 
     Args:
         tallies: of all finished completions.
-        run: the content of `run.json`; the objectives are `settings.slo`.
+        run: the content of `run.json`; the objectives are `settings.slo`, and the rule that ended the run early is
+            `aborted`, a verdict that is not met.
         summary: everything else of the summary.
 
     Raises:
         SetupError: the objectives do not parse: the record was changed by hand.
     """
-    texts = (run.get("settings") or {}).get("slo")
+    texts, aborted = (run.get("settings") or {}).get("slo"), run.get("aborted")
+    verdicts = [dict(aborted)] if aborted else []
     if not texts:
-        return None
+        return verdicts or None
     objectives = parse_objectives(texts)
     measured = tallies.of_steps(step for step in tallies.steps() if is_measured(step))
     whole = {
@@ -38,7 +40,7 @@ def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, An
         "metrics": with_statistics(summary["metrics"], measured, objectives),
         "ledger": _measured(summary["ledger"], summary.get("excluded")),
     }
-    return judge(objectives, whole, lambda scope: section(tallies, run, scope, objectives))
+    return verdicts + judge(objectives, whole, lambda scope: section(tallies, run, scope, objectives))
 
 
 def _measured(ledger: Mapping[str, int], excluded: Mapping[str, Any] | None) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmload.errors import SetupError
+from llmload.metrics.abort import Rule, parse_abort
 from llmload.metrics.objective import Objective
 from llmload.metrics.objectives import parse_objectives
 
@@ -26,10 +27,16 @@ class Gates:
     objectives: tuple[Objective, ...] = ()
     goodput: str | None = None
     strict: bool = False
+    abort_on: tuple[Rule, ...] = ()
 
     def shown(self) -> dict[str, Any]:
         """Return what `run.json` keeps, among its settings."""
-        return {"slo": list(self.slo), "goodput": self.goodput, "strict": self.strict}
+        return {
+            "slo": list(self.slo),
+            "goodput": self.goodput,
+            "strict": self.strict,
+            "abort_on": [rule.text for rule in self.abort_on],
+        }
 
 
 def read_gates(options: Mapping[str, Any]) -> Gates:
@@ -46,7 +53,13 @@ def read_gates(options: Mapping[str, Any]) -> Gates:
         objectives = parse_objectives([*given, *lines], where="--slo and --slo-file")
         texts += lines
     goodput = str(options.get("goodput") or "").strip() or None
-    gates = Gates(slo=tuple(texts), objectives=objectives, goodput=goodput, strict=bool(options.get("strict")))
+    gates = Gates(
+        slo=tuple(texts),
+        objectives=objectives,
+        goodput=goodput,
+        strict=bool(options.get("strict")),
+        abort_on=parse_abort(options.get("abort_on")),
+    )
     _refuse_impossible(gates, options)
     return gates
 
@@ -80,13 +93,11 @@ def _texts(given: Any) -> list[str]:
 
 
 def _refuse_impossible(gates: Gates, options: Mapping[str, Any]) -> None:
-    for one in gates.objectives:
+    for one in (*gates.objectives, *(rule.condition for rule in gates.abort_on)):
         if one.metric in ("goodput", "goodput_rate") and gates.goodput is None:
-            raise SetupError(
-                f"--slo: {one.text!r} needs to know what is good", "add e.g. --goodput 'ttft:500 e2e:5000'"
-            )
+            raise SetupError(f"{one.text!r} needs to know what is good", "add e.g. --goodput 'ttft:500 e2e:5000'")
         if options.get("stream") is False and one.metric in _NEEDS_STREAM and one.scope.scenario is None:
-            raise SetupError(f"--slo: {one.text!r} has no samples without streaming", "leave --no-stream out")
+            raise SetupError(f"{one.text!r} has no samples without streaming", "leave --no-stream out")
 
 
 def unknown_scenarios(objectives: Iterable[Objective], known: Iterable[str]) -> list[Objective]:

@@ -119,6 +119,13 @@ OPTIONS = (
     ),
     Option("--slo-file", "FILE", None, "More of them, one a line, # begins a comment", in_web=False),
     Option("--goodput", "LIMITS", None, "What each completion must meet to be good, ms: 'ttft:500 tpot:50 e2e:5000'"),
+    Option(
+        "--abort-on",
+        "RULE",
+        None,
+        "End the run early, with exit code 3, e.g. 'error_rate > 0.2 for 30s'; repeatable: any of them",
+        joins=True,
+    ),
     Option("--strict", None, False, "A run whose client was the limit is not valid: exit code 4"),
 )
 

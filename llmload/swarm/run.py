@@ -7,10 +7,11 @@ output is made.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmload.metrics.abort import Rule, Watch
 from llmload.metrics.histogram import Histogram
 from llmload.metrics.ledger import Ledger
 from llmload.metrics.steps import WARMUP, is_measured
@@ -61,6 +62,7 @@ class Run:
         exceptions: counts what user classes have raised so far.
         now_s: unix seconds on the clock that the completions of this process are stamped with.
         about: what `run.json` says of the run from its start on: id, settings, versions, command line, hosts.
+        abort_on: rules that end the run early.
         abort_after: failures without a single success after which the run is not worth going on; 0 is never.
     """
 
@@ -72,6 +74,7 @@ class Run:
         now_s: Callable[[], float],
         exceptions: Callable[[], int] = int,
         abort_after: int = 0,
+        abort_on: Iterable[Rule] = (),
     ) -> None:
         self.record = record
         self.members: dict[str, Member] = {}
@@ -84,7 +87,8 @@ class Run:
         self._exceptions = exceptions
         self._lags = Histogram(1_000_000)
         self._problems: list[str] = []
-        self._about = {**about, "started_at": now_s()}
+        self._watch = Watch(abort_on, started_at_s=now_s())
+        self._about: dict[str, Any] = {**about, "started_at": now_s()}
         self._steady_from: float | None = None
         self._steady_missing: str | None = None
         self._stopped_at: float | None = None
@@ -108,6 +112,15 @@ class Run:
         """Whether the first requests have all failed, so many that the rest will."""
         ledger = self.ledger
         return bool(self._abort_after) and ledger.ok == 0 and ledger.failed >= self._abort_after
+
+    def abort_reason(self) -> str | None:
+        """Return why one of the rules of --abort-on ends this run now, or None."""
+        breach = self._watch.breach(self._now_s())
+        if breach is None:
+            return None
+        self._about["aborted"] = breach
+        log.error("%s: %s", breach["text"], breach["why"])
+        return f"{breach['text']} ({breach['why']})"
 
     def steady(self) -> None:
         """All users are there. A second time, or under a load shape, their number changes: then nothing is steady."""
@@ -159,6 +172,7 @@ class Run:
         self.limits.take(report)
         self.phases.take(report)
         self.tallies.merge(report["tallies"])
+        self._watch.take(report["tallies"], self._now_s())
         self.record.write(report["completions"])
 
     def save(self) -> None:

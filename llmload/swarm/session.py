@@ -152,6 +152,8 @@ class Session:
                 failed = self.run.ledger.failed
                 self.run.problem(f"the first {failed} requests all failed")
                 self.stop(f"the first {failed} requests all failed")
+            elif why := self.run.abort_reason():
+                self.stop(why)
 
     def _take_local(self, *, final: bool = False) -> None:
         if self.run is not None and self.load is not None and self.plan is not None:

@@ -79,6 +79,7 @@ def _begin_run(session: Session, plan: Plan, run_id: str) -> None:
         now_s=session.setup.clock.now_s,
         exceptions=lambda: sum(row["count"] for row in session.runner.exceptions.values()),
         abort_after=plan.settings.abort_after,
+        abort_on=session.setup.gates(session.setup.options).abort_on,
     )
     log.info("Run %s: the record goes to %s", run_id, record.path)
     session.ending.run_began()
