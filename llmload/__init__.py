@@ -19,10 +19,11 @@ from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
 
 if TYPE_CHECKING:
+    from llmload.swarm.shapes import StagesShape
     from llmload.swarm.users import ChatUser
 
 __version__ = "0.1.0"
-__all__ = ["ChatRequest", "ChatUser", "Completion", "LlmloadError", "SetupError", "__version__"]
+__all__ = ["ChatRequest", "ChatUser", "Completion", "LlmloadError", "SetupError", "StagesShape", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,4 +31,8 @@ def __getattr__(name: str) -> Any:
         from llmload.swarm.users import ChatUser
 
         return ChatUser
+    if name == "StagesShape":
+        from llmload.swarm.shapes import StagesShape
+
+        return StagesShape
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

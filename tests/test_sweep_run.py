@@ -33,3 +33,34 @@ def test_a_warm_up_as_long_as_the_run_is_refused(tmp_path, mock):
     locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", "-t", "3s", "--warmup", "3s")
     assert locust.code == 2
     assert "llmload: --warmup 3s is as long as the run (-t 3s): nothing would be measured" in locust.text
+
+
+@pytest.mark.parametrize("where", [(), ("--processes", "2")], ids=["local", "two-workers"])
+def test_stages_follow_the_clock_and_end_the_run(tmp_path, mock, where):
+    """LOAD-05: the run ends with the last stage, and says so; the lines were followed on the way."""
+    locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", "--stages", "2s:4, 2s:4, 1s:0", *where)
+    assert locust.code == 0, locust.text
+    assert check_ledger(locust)["ok"] > 0
+    assert locust.summary["run"]["ended_by"] == "the end of the stages"
+    assert locust.about["stopped_at"] - locust.about["started_at"] >= 4.9
+    assert "Shape test updating to 4 users" in locust.text
+
+
+def test_a_locustfile_may_bring_its_stages(tmp_path, mock):
+    """`StagesShape` is a class like Locust's own shapes; an option beside it is refused."""
+    path = tmp_path / "spike.py"
+    path.write_text(
+        "from llmload import ChatUser, StagesShape\n"
+        "class Chat(ChatUser):\n    pass\n"
+        "class Spike(StagesShape):\n    stages = '1s:3, 1s:3'\n"
+    )
+    args = ("--host", mock.url, "--model", "mock")
+    locust = run_locust(tmp_path, *args, locustfile=path)
+    assert (locust.code, locust.summary["run"]["ended_by"]) == (0, "the end of the stages")
+    refused = run_locust(tmp_path, *args, "--sweep", "2", locustfile=path)
+    assert refused.code == 2
+    assert "llmload: the locustfile has a load shape of its own (Spike): remove it" in refused.text
+    path.write_text(path.read_text().replace("1s:3, 1s:3", "1:3"))
+    broken = run_locust(tmp_path, *args, locustfile=path)
+    assert broken.code == 2
+    assert "llmload: Spike.stages: stage 1, '1:3', has no duration with a unit" in broken.text

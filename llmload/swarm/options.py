@@ -107,8 +107,6 @@ OPTIONS = (
         in_web=False,
     ),
     Option("--abort-after", "N", "100", "Stop when the first N requests have all failed; 0: never"),
-    # how the load changes
-    Option("--warmup", "DURATION", "0", "Requests that start within so long are recorded, but not measured; 0: none"),
     # gates
     Option(
         "--slo",
@@ -127,6 +125,19 @@ OPTIONS = (
         joins=True,
     ),
     Option("--strict", None, False, "A run whose client was the limit is not valid: exit code 4"),
+    # how the load changes
+    Option("--warmup", "DURATION", "0", "Requests that start within so long are recorded, but not measured; 0: none"),
+    Option(
+        "--stages",
+        "STAGES",
+        None,
+        "Users (of an open loop: the rate) in straight lines, duration:number, e.g. 30s:50, 2m:50, 10s:200, 20s:0",
+    ),
+    Option("--sweep", "LEVELS", None, "Hold each number of users (of an open loop: each rate) in turn, e.g. 5,10,20"),
+    Option("--sweep-prompt-tokens", "LENGTHS", None, "Hold each prompt length in turn, e.g. 128,1024,8192"),
+    Option("--step-time", "DURATION", "30s", "How long a step of a sweep is held"),
+    Option("--settle", "DURATION", "5s", "How much of that passes before the step is measured"),
+    Option("--rounds", "N", "1", "How often a sweep goes through its levels; medians and their spread are reported"),
 )
 
 

@@ -17,6 +17,7 @@ from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
 from llmload.metrics.goodput import Goodput, parse_goodput
+from llmload.pacing.course import course_of
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
@@ -84,6 +85,7 @@ class Plan:
         fallback = models[0] if models and all(models) else None
         self.settings: Settings = read_settings({**options, "model": options.get("model") or fallback}, environ)
         self.load: LoadSettings = read_load(options)
+        self.course = course_of(self.load)
         self.protocol = OpenAIChat(ask_usage=self.settings.ask_usage, max_tokens_field=self.settings.max_tokens_field)
         self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
         self.goodput: Goodput | None = parse_goodput(options.get("goodput"))

@@ -20,7 +20,7 @@ from locust.runners import MasterRunner, WorkerRunner
 from llmload.client import Client
 from llmload.errors import LlmloadError
 from llmload.records import ChatRequest, Completion
-from llmload.swarm import web
+from llmload.swarm import shapes, web
 from llmload.swarm.ending import Ending
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
@@ -117,6 +117,7 @@ class Session:
             self.setup.prepare(options, with_probe=bool(starts_itself))
         else:
             self.setup.check_given(options)
+        shapes.choose(self, self.setup.load)
 
     # a run
 
@@ -163,7 +164,7 @@ class Session:
         if self.run is None or self.ended.is_set():
             return
         if self.environment.shape_class is not None:
-            self.run.unsteady("a load shape changed the number of users")
+            self.run.unsteady(shapes.why_unsteady(self.environment.shape_class))
         else:
             self.run.steady()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from locust.env import Environment
 
+from llmload.load_config import LoadSettings, read_load
 from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord
@@ -36,6 +37,10 @@ class Setup:
         self.keeper = Keeper()
         self.clock = WallClock()
         self.probed: Completion | None = None
+        self.own_shape = environment.shape_class
+        """The load shape of the locustfile, where it has one."""
+        parsed: Any = environment.parsed_options
+        self._given_users = getattr(parsed, "num_users", None)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -49,7 +54,18 @@ class Setup:
         kept = getattr(parsed, "llmload_host", None)
         if kept and shown_url(kept) == self._environment.host:
             host = kept
-        return {**vars(parsed), "host": host}
+        # a headless Locust puts 1 for users that were not given, later
+        given = self._given_users if parsed.headless else parsed.num_users
+        return {**vars(parsed), "host": host, "given_users": given}
+
+    @property
+    def load(self) -> LoadSettings:
+        """How the load is to change.
+
+        Raises:
+            SetupError: the options make no sense.
+        """
+        return read_load(self.options)
 
     @property
     def chat_classes(self) -> list[UserClass]:

@@ -6,9 +6,11 @@ llmload_step     master → worker   {"run": id, "step": label or None}
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gevent
+from gevent.event import Event
 
 from llmload.metrics.steps import WARMUP
 from llmload.swarm.workers import Workers, WorkerSide
@@ -24,7 +26,10 @@ class PhaseSwitch:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._warmup: gevent.Greenlet | None = None
+        self.opening: tuple[str | None, Mapping[str, Any]] = (None, {})
+        """The phase of the next run that follows its warm-up, and what there is to say of it."""
+        self.opened = Event()
+        """Set while a run goes on whose warm-up is over."""
         if isinstance(session.workers, WorkerSide):
             session.runner.register_message("llmload_step", self._on_step)
 
@@ -43,13 +48,21 @@ class PhaseSwitch:
 
     def run_began(self, warmup_s: float | None) -> None:
         """Begin a run, with its warm-up where there is one."""
-        if warmup_s is not None:
+        self.opened.clear()
+        if warmup_s is None:
+            self._open()
+        else:
             self.set(WARMUP)
-            self._warmup = gevent.spawn_later(warmup_s, self._end_warmup, self._session.run)
+            gevent.spawn_later(warmup_s, self._end_warmup, self._session.run)
+
+    def _open(self) -> None:
+        (step, facts), self.opening = self.opening, (None, {})
+        self.set(step, **facts)
+        self.opened.set()
 
     def _end_warmup(self, run: Any) -> None:
         if self._session.run is run and not self._session.stopping and not self._session.ended.is_set():
-            self.set(None)
+            self._open()
             log.info("The warm-up is over: what starts from now on is measured")
 
     def _on_step(self, environment: Any, msg: Any, **_: Any) -> None:

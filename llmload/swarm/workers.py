@@ -10,13 +10,14 @@ Records and histograms travel inside Locust's periodic report (`report_to_master
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
-from locust import runners
+from locust import argument_parser, runners
 from locust.runners import STATE_MISSING
 
 from llmload.metrics.tally import Tallies
@@ -173,6 +174,9 @@ class WorkerSide:
         self._final = False
         # Locust's worker would go on loading the server for a minute after its master has died
         runners.MASTER_HEARTBEAT_TIMEOUT = MASTER_SILENCE_S
+        # Locust asks for these once per option and message, and builds its whole parser each time: 0.1 to 0.6 s of a
+        # blocked loop whenever the number of users changes
+        argument_parser.default_args_dict = functools.cache(argument_parser.default_args_dict)
 
     def place(self, members: Sequence[str]) -> tuple[int, str]:
         """Return this worker's place among the run's workers, and its name in the record."""

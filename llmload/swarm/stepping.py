@@ -1,0 +1,75 @@
+"""Holds one level after another, labels what starts in each, and says how each was as soon as that is known.
+
+Runs in Locust's greenlet for shapes, on the master or in the local process; a stop of the run kills it at any point.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import gevent
+
+from llmload.metrics.steps import settling, step_label
+from llmload.pacing.sweep import Step, Sweep
+
+if TYPE_CHECKING:
+    from llmload.swarm.session import Session
+
+USERS_WITHIN_S = 5.0
+"""How much longer than the grace period may pass until the users of a level are there, before it is held as it is."""
+SPAWN_S = 1.0
+"""Users of a level are started over about so long: all at once they would queue behind each other."""
+
+log = logging.getLogger("llmload")
+
+
+class Stepping:
+    """The steps of one run."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._runner = session.runner
+
+    def sweep(self, sweep: Sweep) -> None:
+        """Hold every level of a sweep."""
+        log.info(
+            "Sweep over %s: %s%s, about %.0f s", sweep.axis, ", ".join(map(str, sweep.levels)),
+            f" in {sweep.rounds} rounds" if sweep.rounds > 1 else "", sweep.duration_s,
+        )  # fmt: skip
+        for step in sweep.steps():
+            self.hold(step, course="sweep", axis=sweep.axis, settle_s=sweep.settle_s, measured_s=sweep.measured_s)
+        if self._session.run is not None:
+            self._session.run.stopping("the end of the sweep")
+
+    def hold(self, step: Step, *, course: str, axis: str, settle_s: float, measured_s: float) -> str:
+        """Hold one level: its users, the time in which it settles, the time that is measured. Returns its label."""
+        label = step_label(step.level, step.round_)
+        facts = {"course": course, "axis": axis, "level": step.level, "round": step.round_, "users": step.users}
+        self._begin(settling(label), step.users, facts)
+        self._await_users(step.users)
+        gevent.sleep(settle_s)
+        self._session.set_step(label, **facts)
+        gevent.sleep(measured_s)
+        return label
+
+    def _begin(self, label: str, users: int, facts: dict[str, Any]) -> None:
+        """Change the number of users; the first change begins the run, and its warm-up comes first."""
+        session, change = self._session, abs(users - self._runner.user_count)
+        rate = max(1.0, change / SPAWN_S)
+        if not session.ended.is_set():
+            session.set_step(label, **facts)
+            self._runner.start(users, rate)
+            return
+        session.phases.opening = (label, facts)
+        self._runner.start(users, rate)
+        session.phases.opened.wait()
+
+    def _await_users(self, users: int) -> None:
+        """Wait until as many users are there: those that have to go finish their answers first."""
+        limit_s = (self._session.environment.stop_timeout or 0) + USERS_WITHIN_S
+        with gevent.Timeout(limit_s, False):
+            while self._runner.user_count != users:
+                gevent.sleep(0.05)
+            return
+        log.warning("%d users are there where %d were asked for", self._runner.user_count, users)
