@@ -4,8 +4,13 @@ import pytest
 
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
+from llmload.metrics.stepped import WINDOW
+from llmload.metrics.summary import summarise
+from llmload.metrics.tally import Tallies
 from llmload.pacing.course import course_of
 from llmload.pacing.sweep import Step, Sweep, check_steps, parse_levels
+from llmload.reports.sweep import render_sweep
+from tests.test_summary import T0_S, at
 
 
 def test_rounds_are_interleaved():
@@ -52,7 +57,7 @@ def test_levels_that_make_no_sense_are_refused(text, said):
     ("step_s", "settle_s", "steps", "said"),
     [
         (None, 5.0, 1, "--step-time 0 measures nothing"),
-        (30.0, 29.5, 1, "--settle 29.5s leaves less than a second of --step-time 30s"),
+        (30.0, 29.5, 1, "--settle 29.5s leaves less than two seconds of --step-time 30s"),
         (30.0, 5.0, 201, "201 steps are more than 200"),
     ],
 )
@@ -104,3 +109,82 @@ def test_a_prompt_sweep_has_its_users_from_the_option():
     sweep = course_of(read_load({**HEADLESS, "sweep_prompt_tokens": "128,1024", "given_users": 4}))
     assert (sweep.axis, sweep.levels, sweep.users) == ("prompt_tokens", (128, 1024), 4)
     assert course_of(read_load({**HEADLESS, "sweep_prompt_tokens": "128"})).users == 1
+
+
+def phase(step, start_s, end_s, level, round_, **more):
+    return {
+        "step": step, "from": T0_S + start_s, "to": T0_S + end_s, "course": "sweep", "axis": "users", "level": level,
+        "round": round_, "users": level, "client": {"lag_p99_s": 0.001, "lag_max_s": 0.002, "cpu_percent_max": 10.0},
+        **more,
+    }  # fmt: skip
+
+
+def answered(step, second, e2e_s=0.5, tokens=10):
+    return at(
+        second, id=f"{step}-{second}", step=step, ttft_s=0.1, e2e_s=e2e_s, closed_s=e2e_s, output_tokens=tokens,
+        input_tokens=7, output_tps=20.0, stamps="kernel",
+    )  # fmt: skip
+
+
+def made_up():
+    """Levels 1, 2 and 4 for 10 s each: 1, 2 and 2 answers a second of 0.5, 0.5 and 1 s, the last of each step late."""
+    rows, phases = [], []
+    for number, (level, e2e_s) in enumerate([(1, 0.5), (2, 0.5), (4, 0.95)]):
+        start = number * 12
+        phases.append(phase(f"{level}~settle", start, start + 2, level, None, started=1))
+        phases.append(phase(f"{level}", start + 2, start + 12, level, None, started=min(level, 2) * 10))
+        rows.append(answered(f"{level}~settle", start + 0.1))
+        for second in range(start + 2, start + 12):
+            rows += [answered(str(level), second + k / 100, e2e_s) for k in range(min(level, 2))]
+    rows[-1] = answered("4", 35.99, 20.0)
+    return rows, {"phases": phases, "started": len(rows), "settings": {"slo": ["p99(e2e) < 600ms; error_rate < 1%"]}}
+
+
+def test_each_step_has_its_own_ledger_percentiles_and_window():
+    """A request counts in the step in which it started, however late it ends; a token in the second it arrives."""
+    rows, run = made_up()
+    sweep = summarise(Tallies(rows), run)["sweep"]
+    assert [(one["level"], one["ledger"]["started"], one["ledger"]["ok"]) for one in sweep["steps"]] == [
+        (1, 10, 10), (2, 20, 20), (4, 20, 20),
+    ]  # fmt: skip
+    last = sweep["steps"][-1]
+    assert (last["metrics"]["e2e_s"]["n"], last["metrics"]["e2e_s"]["max"]) == (20, 20.0)
+    assert last["window"] == {"from": T0_S + 26, "to": T0_S + 36, "seconds": 10, "definition": WINDOW}
+    assert last["throughput"]["request_throughput"] == 1.9, "the one that ended 20 s later is not in the window"
+    assert last["client"]["verdict"] == "server"
+    (only,) = last["rounds"]
+    assert (only["step"], only["request_throughput"], only["success_rate"]) == ("4", 1.9, 1.0)
+    assert last["median"]["request_throughput"] == {"median": 1.9, "min": 1.9, "max": 1.9, "n": 1}
+
+
+def test_the_sweep_names_its_knee_and_what_the_objectives_allow():
+    """Power 2, 4 and less than 4: the knee is 2; p99 of E2E is met up to 2."""
+    rows, run = made_up()
+    sweep = summarise(Tallies(rows), run)["sweep"]
+    assert (sweep["knee"]["level"], sweep["knee"]["between"]) == (2, [1, 4])
+    assert sweep["recommended"]["level"] == 2
+    assert (sweep["recommended"]["missed_at"], sweep["recommended"]["missed"]) == (4, ["p99(e2e) < 600ms"])
+    text = "\n".join(render_sweep(sweep))
+    assert "knee: 2, between 1 and 4" in text
+    assert "recommended: 2 users, 4 misses p99(e2e) < 600ms" in text
+
+
+def test_rounds_give_a_median_and_its_spread():
+    """Three rounds of one level: 1, 2 and 4 requests a second are 2, from 1 to 4."""
+    rows, phases = [], []
+    for round_, per_s in enumerate((1, 2, 4), 1):
+        step, start = f"8#{round_}", round_ * 20
+        phases.append(phase(step, start, start + 10, 8, round_, started=per_s * 10))
+        rows += [answered(step, start + i / per_s, 0.01) for i in range(per_s * 10)]
+    sweep = summarise(Tallies(rows), {"phases": phases})["sweep"]
+    (level,) = sweep["steps"]
+    assert level["median"]["request_throughput"] == {"median": 2.0, "min": 1.0, "max": 4.0, "n": 3}
+    assert level["throughput"]["request_throughput"] == 70 / 30
+    assert [one["round"] for one in level["rounds"]] == [1, 2, 3]
+    assert "±75.0%" in "\n".join(render_sweep(sweep))
+
+
+def test_a_run_without_steps_is_no_sweep():
+    """The part is null, and the report says nothing."""
+    assert summarise(Tallies([answered(None, 1)]), {})["sweep"] is None
+    assert list(render_sweep(None)) == []

@@ -1,5 +1,7 @@
 """Runs whose load changes, from the command line against the mock: warm-up, stages, sweeps."""
 
+import re
+
 import pytest
 
 from llmload.mock.process import MockProcess
@@ -64,3 +66,21 @@ def test_a_locustfile_may_bring_its_stages(tmp_path, mock):
     broken = run_locust(tmp_path, *args, locustfile=path)
     assert broken.code == 2
     assert "llmload: Spike.stages: stage 1, '1:3', has no duration with a unit" in broken.text
+
+
+@pytest.mark.parametrize("where", [(), ("--processes", "2")], ids=["local", "two-workers"])
+def test_a_sweep_measures_each_level_by_itself(tmp_path, mock, where):
+    """Every request is in the step in which it started; rows come while the sweep goes on; the record has it all."""
+    args = ("--sweep", "1,2,4", "--step-time", "3s", "--settle", "1s", "--slo", "success_rate > 99%", *where)
+    locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", *args)
+    assert locust.code == 0, locust.text
+    check_ledger(locust)
+    summary, steps = locust.summary, [line.get("step") for line in locust.completions]
+    assert set(steps) == {"1", "2", "4", "1~settle", "2~settle", "4~settle"}
+    assert [one["level"] for one in summary["sweep"]["steps"]] == [1, 2, 4]
+    for one in summary["sweep"]["steps"]:
+        assert one["ledger"]["started"] == steps.count(f"{one['level']}") == one["metrics"]["e2e_s"]["n"]
+        assert one["window"]["seconds"] >= 1
+    assert summary["sweep"]["recommended"]["level"] == 4
+    assert re.search(r"llmload: 1 +[\d.]+ +[\d.]+", locust.text), "a row while the sweep goes on"
+    assert summary["run"]["ended_by"] == "the end of the sweep"

@@ -12,19 +12,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from llmload.metrics.caveats import caveats
-from llmload.metrics.definitions import REQUEST_METRICS
+from llmload.metrics.distributions import summarise_metrics
 from llmload.metrics.goodput import goodput_of
-from llmload.metrics.histogram import Histogram
 from llmload.metrics.judgement import judge_run
 from llmload.metrics.ledger import Ledger
 from llmload.metrics.steps import excluded, is_measured, started_in
+from llmload.metrics.sweep import sweep_of
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
 from llmload.metrics.verdict import client_verdict
 
 SCHEMA = "llmload.summary/1"
-
-PERCENTILES = (50, 90, 95, 99)
 
 _STREAM = ("streamed", "buffered", "token_events", "coalesced_events", "ttft_is_bound", "malformed_events",
            "invalid_bytes", "compressed", "usage_suspect")  # fmt: skip
@@ -72,6 +70,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         },
         "stamps": _by_count(total.stamps),
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
+        "sweep": sweep_of(tallies, run),
         "scenarios": _scenarios(tallies, run, counted),
     }
     _be_strict(summary, run)
@@ -89,21 +88,6 @@ def run_ledger(total: Tally, started: int | None) -> Ledger:
     return ended
 
 
-def summarise_metrics(tally: Tally) -> dict[str, dict[str, Any]]:
-    """Return n, missing, mean, min, percentiles, max and unit of every per-request metric, in its unit.
-
-    `n` counts samples (of ITL: gaps), `missing` ok completions without one.
-    """
-    return {
-        metric.name: {
-            **_distribution(tally.histograms.get(metric.name) or Histogram(metric.ticks_per_unit)),
-            "missing": tally.missing[metric.name],
-            "unit": metric.unit,
-        }
-        for metric in REQUEST_METRICS
-    }
-
-
 def summarise_failures(tally: Tally) -> list[dict[str, Any]]:
     """Return failures by kind, the most frequent first; `status` only of `http_status`."""
     rows = []
@@ -118,18 +102,6 @@ def summarise_failures(tally: Tally) -> list[dict[str, Any]]:
             }
         )
     return sorted(rows, key=lambda row: (-row["count"], row["kind"], row["status"] or 0))
-
-
-def _distribution(histogram: Histogram) -> dict[str, Any]:
-    percentiles = histogram.percentiles(PERCENTILES)
-    return {
-        "n": histogram.n,
-        "mean": histogram.mean,
-        "min": histogram.min,
-        **{f"p{p}": value for p, value in zip(PERCENTILES, percentiles, strict=True)},
-        "max": histogram.max,
-        "clamped": histogram.clamped,
-    }
 
 
 def _run(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def throughput(tally: Tally, run: Mapping[str, Any], *, everything: Tally | None
     everything = everything or tally
     whole = _whole(tally, WHOLE if everything is tally else MEASURED)
     steady, missing = _steady(everything, run)
-    headline = steady or whole or {**_rates({}, None), "window": None}
+    headline = steady or whole or {**rates({}, None), "window": None}
     return {
         **headline,
         "steady": steady,
@@ -58,7 +58,7 @@ def _steady(tally: Tally, run: Mapping[str, Any]) -> tuple[dict[str, Any] | None
         return None, "less than one whole second lay between the end of spawning and the stop"
     sums, first, end = found
     definition = STEADY if warm_s is None else AFTER_WARMUP
-    return {"window": _window(first, end, end - first, definition), **_rates(sums, end - first)}, None
+    return {"window": _window(first, end, end - first, definition), **rates(sums, end - first)}, None
 
 
 def _whole(tally: Tally, definition: str) -> dict[str, Any] | None:
@@ -74,11 +74,13 @@ def _whole(tally: Tally, definition: str) -> dict[str, Any] | None:
         "input_tokens": counts["input_tokens_ok"],
     }
     seconds = (end - start) / 1e9
-    return {"window": _window(start / 1e9, end / 1e9, seconds, definition), **_rates(sums, seconds)}
+    return {"window": _window(start / 1e9, end / 1e9, seconds, definition), **rates(sums, seconds)}
 
 
-def _rates(sums: Mapping[str, int], seconds: float | None) -> dict[str, float | None]:
-    """Prompt tokens that no usage counted are unknown, not 0: a sum of 0 has no rate."""
+def rates(sums: Mapping[str, int], seconds: float | None) -> dict[str, float | None]:
+    """Return the rates of sums by column over some seconds, all None where those are None.
+
+    Prompt tokens that no usage counted are unknown, not 0: a sum of 0 has no rate."""
     if seconds is None:
         return dict.fromkeys(
             (

@@ -104,9 +104,9 @@ def check_steps(*, step_s: float | None, settle_s: float | None, steps: int) -> 
     """
     if not step_s:
         raise SetupError("--step-time 0 measures nothing", "give each step some time, e.g. --step-time 30s")
-    if (settle_s or 0.0) + 1 > step_s:
+    if (settle_s or 0.0) + 2 > step_s:
         raise SetupError(
-            f"--settle {settle_s or 0:g}s leaves less than a second of --step-time {step_s:g}s to measure",
+            f"--settle {settle_s or 0:g}s leaves less than two seconds of --step-time {step_s:g}s to measure",
             "settle for less, or make the steps longer",
         )
     if steps > MAX_STEPS:

@@ -12,6 +12,7 @@ from typing import Any
 
 from llmload.metrics.definitions import metric
 from llmload.reports.gates import goodput_lines, objective_lines
+from llmload.reports.sweep import render_sweep
 
 WIDTH = 100
 MISSING = "-"
@@ -59,6 +60,7 @@ def render(summary: Mapping[str, Any]) -> str:
         _ledger(summary),
         _throughput(summary["throughput"]),
         _wrapped(goodput_lines(summary)),
+        render_sweep(summary["sweep"]),
         _latency(summary["metrics"]),
         _tokens(summary),
         _failures(summary["failures"]),

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmload.metrics.histogram import Histogram
+from llmload.metrics.steps import step_ledger
+from llmload.metrics.tally import Tallies
 
 
 class Phases:
@@ -42,6 +44,10 @@ class Phases:
         """Take the part of one report of `Load.report` that is by step."""
         for step, client in report.get("steps", {}).items():
             self._clients.setdefault(step, _Client()).take(report["worker"], client)
+
+    def in_flight(self, step: str, tallies: Tallies) -> int:
+        """Return how many requests of a step have not ended, as of the last reports."""
+        return step_ledger(tallies, {"phases": self.shown()}, (step,)).in_flight
 
     def shown(self) -> list[dict[str, Any]]:
         """Return one dict a phase, in the order of time; `from` and `to` in unix seconds."""

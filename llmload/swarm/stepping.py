@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 
+from llmload.metrics.stepped import Steps
 from llmload.metrics.steps import settling, step_label
 from llmload.pacing.sweep import Step, Sweep
+from llmload.reports.sweep import head, step_row
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
@@ -21,7 +23,32 @@ USERS_WITHIN_S = 5.0
 SPAWN_S = 1.0
 """Users of a level are started over about so long: all at once they would queue behind each other."""
 
+TELL_WITHIN_S = 60.0
+"""A row is printed after so long, although some requests of its step go on; the report has them all."""
+WORKERS_REPORT_S = 3.5
+LOCAL_REPORT_S = 1.5
+"""After so long every process has reported what went on at the end of a step."""
+
 log = logging.getLogger("llmload")
+
+
+def await_step(session: Session, label: str, *, course: str, within_s: float) -> dict[str, Any] | None:
+    """Wait until every request of a step has ended and is reported, at most so long, and return what the step was
+    like, as `metrics.stepped` has it; None where the run is over."""
+    run = session.run
+    gevent.sleep(WORKERS_REPORT_S if session.is_master else LOCAL_REPORT_S)
+    with gevent.Timeout(within_s, False):
+        while run is not None and run.summary is None and run.phases.in_flight(label, run.tallies):
+            gevent.sleep(0.2)
+    if run is None or run.summary is not None:
+        return None
+    about = run.about()
+    steps = Steps(
+        run.tallies,
+        about,
+        course=course,
+    )
+    return steps.section([one for one in about["phases"] if one["step"] == label])
 
 
 class Stepping:
@@ -37,8 +64,12 @@ class Stepping:
             "Sweep over %s: %s%s, about %.0f s", sweep.axis, ", ".join(map(str, sweep.levels)),
             f" in {sweep.rounds} rounds" if sweep.rounds > 1 else "", sweep.duration_s,
         )  # fmt: skip
+        log.info("%s", head(sweep.axis))
         for step in sweep.steps():
-            self.hold(step, course="sweep", axis=sweep.axis, settle_s=sweep.settle_s, measured_s=sweep.measured_s)
+            label = self.hold(
+                step, course="sweep", axis=sweep.axis, settle_s=sweep.settle_s, measured_s=sweep.measured_s
+            )
+            gevent.spawn(self._tell, label, sweep.axis)
         if self._session.run is not None:
             self._session.run.stopping("the end of the sweep")
 
@@ -52,6 +83,13 @@ class Stepping:
         self._session.set_step(label, **facts)
         gevent.sleep(measured_s)
         return label
+
+    def _tell(self, label: str, axis: str) -> None:
+        """Say how a step was, once its requests have ended."""
+        run = self._session.run
+        section = await_step(self._session, label, course="sweep", within_s=TELL_WITHIN_S)
+        if run is not None and run.summary is None and section is not None:
+            log.info("%s", step_row(axis, label, section))
 
     def _begin(self, label: str, users: int, facts: dict[str, Any]) -> None:
         """Change the number of users; the first change begins the run, and its warm-up comes first."""
