@@ -7,7 +7,7 @@ A locustfile needs one name from here:
     class Chat(ChatUser):
         pass
 
-Importing this package opens no file and no socket, and does not import Locust until `ChatUser` is asked for
+Importing this package opens no file and no socket, and does not import Locust until a user class is asked for
 (Locust patches the standard library when it is imported, which the mock server must not meet).
 """
 
@@ -19,11 +19,14 @@ from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
 
 if TYPE_CHECKING:
+    from llmload.swarm.open_loop import OpenLoopUser
     from llmload.swarm.shapes import StagesShape
     from llmload.swarm.users import ChatUser
 
 __version__ = "0.1.0"
-__all__ = ["ChatRequest", "ChatUser", "Completion", "LlmloadError", "SetupError", "StagesShape", "__version__"]
+__all__ = [
+    "ChatRequest", "ChatUser", "Completion", "LlmloadError", "OpenLoopUser", "SetupError", "StagesShape", "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -35,4 +38,8 @@ def __getattr__(name: str) -> Any:
         from llmload.swarm.shapes import StagesShape
 
         return StagesShape
+    if name == "OpenLoopUser":
+        from llmload.swarm.open_loop import OpenLoopUser
+
+        return OpenLoopUser
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

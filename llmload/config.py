@@ -113,35 +113,35 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
     Raises:
         SetupError: an option is missing or makes no sense.
     """
-    model = _text(options, "model")
+    model = text_of(options, "model")
     if not model:
         raise SetupError("--model is missing", "give the name that the server knows, e.g. --model llama-3.1-8b")
     return Settings(
         model=model,
-        max_tokens=_integer(options, "max_tokens", low=0) or None,
-        temperature=_number(options, "temperature", low=0, high=10),
+        max_tokens=integer(options, "max_tokens", low=0) or None,
+        temperature=number(options, "temperature", low=0, high=10),
         extra_body=_json_object(options, "extra_body"),
         headers=_headers(options.get("header")),
         api_key=api_key(environ),
         stream=_switch(options, "stream", default=True),
         ask_usage=_switch(options, "usage", default=True),
-        max_tokens_field=_choice(options, "max_tokens_field", ("max_tokens", "max_completion_tokens")),
-        prompts=_text(options, "prompts"),
-        unique_prompts=_choice(options, "unique_prompts", ("auto", "always", "repeats", "never")),
-        seed=_integer(options, "seed", low=0, high=2**63) or 0,
-        think_time=_text(options, "think_time") or "0",
+        max_tokens_field=choice(options, "max_tokens_field", ("max_tokens", "max_completion_tokens")),
+        prompts=text_of(options, "prompts"),
+        unique_prompts=choice(options, "unique_prompts", ("auto", "always", "repeats", "never")),
+        seed=integer(options, "seed", low=0, high=2**63) or 0,
+        think_time=text_of(options, "think_time") or "0",
         deadlines=Deadlines(
             connect_s=duration_s(options, "timeout_connect"),
             first_token_s=duration_s(options, "timeout_first_token"),
             idle_s=duration_s(options, "timeout_idle"),
             total_s=duration_s(options, "timeout_total"),
         ),
-        run_dir=_text(options, "run_dir") or "runs",
+        run_dir=text_of(options, "run_dir") or "runs",
         http2=_switch(options, "http2", default=False),
-        ca_file=_text(options, "ca_file"),
+        ca_file=text_of(options, "ca_file"),
         insecure=_switch(options, "insecure", default=False),
         probe=_switch(options, "probe", default=True),
-        abort_after=_integer(options, "abort_after", low=0) or 0,
+        abort_after=integer(options, "abort_after", low=0) or 0,
     )
 
 
@@ -172,7 +172,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 def duration_s(options: Mapping[str, Any], name: str) -> float | None:
     """Return an option such as `500ms`, `30s` or `2m` in seconds; None for 0, which means no limit."""
-    text = _text(options, name)
+    text = text_of(options, name)
     if text is None:
         return None
     match = _DURATION.fullmatch(text.lower())
@@ -185,13 +185,15 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _text(options: Mapping[str, Any], name: str) -> str | None:
+def text_of(options: Mapping[str, Any], name: str) -> str | None:
+    """Return an option's text without white space around it; None where nothing is left."""
     value = options.get(name)
     return None if value is None or str(value).strip() == "" else str(value).strip()
 
 
-def _number(options: Mapping[str, Any], name: str, *, low: float, high: float) -> float | None:
-    text = _text(options, name)
+def number(options: Mapping[str, Any], name: str, *, low: float, high: float, example: str = "0.7") -> float | None:
+    """Return an option that is a number; None where it is not given."""
+    text = text_of(options, name)
     if text is None:
         return None
     try:
@@ -199,12 +201,13 @@ def _number(options: Mapping[str, Any], name: str, *, low: float, high: float) -
     except ValueError:
         value = math.nan
     if not low <= value <= high:
-        raise SetupError(f"{_flag(name)} {text!r} is not a number from {low:g} to {high:g}", "write e.g. 0.7")
+        raise SetupError(f"{_flag(name)} {text!r} is not a number from {low:g} to {high:g}", f"write e.g. {example}")
     return value
 
 
-def _integer(options: Mapping[str, Any], name: str, *, low: int, high: int = 10**9) -> int | None:
-    text = _text(options, name)
+def integer(options: Mapping[str, Any], name: str, *, low: int, high: int = 10**9) -> int | None:
+    """Return an option that is a whole number; None where it is not given."""
+    text = text_of(options, name)
     if text is None:
         return None
     if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII) or not low <= int(text) <= high:
@@ -231,15 +234,16 @@ def _switch(options: Mapping[str, Any], name: str, *, default: bool) -> bool:
     return words[str(value).lower()]
 
 
-def _choice(options: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
-    text = _text(options, name) or known[0]
+def choice(options: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    """Return an option that is one of a few words; the first where it is not given."""
+    text = text_of(options, name) or known[0]
     if text not in known:
         raise SetupError(f"{_flag(name)} {text!r} is unknown", f"use one of {', '.join(nearest(text, known))}")
     return text
 
 
 def _json_object(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    text = _text(options, name)
+    text = text_of(options, name)
     if text is None:
         return {}
     try:

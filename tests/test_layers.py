@@ -20,6 +20,7 @@ LAYERS = {
     "workload": 2,
     "metrics": 2,
     "pacing": 2,
+    "arrival_config": 1,
     "config": 1,
     "errors": 1,
     "load_config": 1,
@@ -34,7 +35,7 @@ LAYERS = {
 SIDEWAYS = {("client", "wire"), ("client", "surroundings"), ("surroundings", "wire")}
 """Imports inside a layer that the design names: the client sends through the wire."""
 
-ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config", "load_config")
+ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config", "load_config", "arrival_config")
 """Layer 1, lowest first: each may import those before it."""
 
 OWNERS = {
@@ -63,6 +64,7 @@ PURE = (
     "records",
     "config",
     "load_config",
+    "arrival_config",
     "redaction",
     "target",
     "errors",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmload.metrics.arrivals import arrival_caveats
+
 TOKENS_PER_EVENT = 1.2
 """From here on an event is no token, and gaps between events are not what a token takes."""
 
@@ -19,6 +21,7 @@ def caveats(summary: Mapping[str, Any]) -> list[str]:
     """Return one sentence per doubt, the gravest first; an empty list for a clean run."""
     return [
         *_about_requests(summary),
+        *arrival_caveats(summary),
         *_about_tokens(summary),
         *_about_streams(summary),
         *_about_range(summary),

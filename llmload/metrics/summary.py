@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from llmload.metrics.arrivals import summarise_arrivals
 from llmload.metrics.caveats import caveats
 from llmload.metrics.distributions import summarise_metrics
 from llmload.metrics.goodput import goodput_of
@@ -52,6 +53,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
         "client": _client(run.get("client") or {}, metrics, kernel_stamps=set(total.stamps) == {"kernel"}),
         "metrics": metrics,
+        "arrivals": summarise_arrivals(run),
         "throughput": rates,
         "goodput": goodput_of(measured, run, rates, everything=total, started=ledger.started - started_in(skipped)),
         "excluded": skipped,

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from llmload.metrics.definitions import metric
+from llmload.reports.arrivals import arrival_lines
 from llmload.reports.gates import goodput_lines, objective_lines
 from llmload.reports.sweep import render_sweep
 
@@ -18,9 +19,9 @@ WIDTH = 100
 MISSING = "-"
 
 _ALWAYS = ("ttft_s", "ttfa_s", "itl_s", "tpot_s", "e2e_s")
+_OPEN_LOOP = ("ttft_intended_s", "e2e_intended_s", "send_delay_s")
+"""Shown first where there are intended starts: there latency counts from them."""
 _WHEN_PRESENT = (
-    "ttft_intended_s",
-    "e2e_intended_s",
     "send_delay_s",
     "dns_s",
     "connect_s",
@@ -58,6 +59,7 @@ def render(summary: Mapping[str, Any]) -> str:
         _verdict(summary),
         _wrapped(objective_lines(summary)),
         _ledger(summary),
+        _wrapped(arrival_lines(summary["arrivals"])),
         _throughput(summary["throughput"]),
         _wrapped(goodput_lines(summary)),
         render_sweep(summary["sweep"]),
@@ -117,7 +119,9 @@ def _throughput(throughput: Mapping[str, Any]) -> Iterator[str]:
 
 def _latency(metrics: Mapping[str, Any]) -> Iterator[str]:
     yield _row("latency, ms", ["n", *_COLUMNS])
-    for name in (*_ALWAYS, *(name for name in _WHEN_PRESENT if metrics[name]["n"])):
+    first = _OPEN_LOOP if metrics["e2e_intended_s"]["n"] else ()
+    rest = [name for name in _WHEN_PRESENT if metrics[name]["n"] and name not in first]
+    for name in (*first, *_ALWAYS, *rest):
         yield _distribution(name, metrics[name], _milliseconds)
     yield from (f"{metric(name).label} = {metric(name).formula}" for name in _FORMULAS)
     yield "n = output tokens of the request; origin = first byte sent - DNS - connect - TLS"

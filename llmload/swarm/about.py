@@ -50,6 +50,9 @@ def about_run(session: Session, plan: Plan, run_id: str) -> dict[str, Any]:
             name: options.get(name)
             for name in ("num_users", "spawn_rate", "run_time", "stop_timeout", "processes", "expect_workers")
         },
+        "arrival_settings": plan.arrivals.shown() if plan.any_open else None,
+        "arrivals_from": options["llmload_run"]["at"] if plan.any_open else None,
+        "trace": None if plan.trace is None else plan.trace.shown(),
         "prompts": plan.fingerprints,
         "command": plan.settings.redactor(plan.target).clean(shown_command(sys.argv), limit=COMMAND_CHARS),
         "versions": {

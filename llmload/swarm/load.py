@@ -20,6 +20,7 @@ from llmload.metrics.tally import Tallies
 from llmload.records import ChatRequest, Completion
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.rows import add_rows
+from llmload.swarm.schedule import Schedule
 
 
 class RequestFailed(Exception):
@@ -87,6 +88,14 @@ class Load:
         self.ledger = Ledger()
         self.stopping = Event()
         """Set once no new request may start."""
+        self.schedule: Schedule | None = None
+        """When requests start in an open loop; None in a closed one."""
+
+    def stop(self) -> None:
+        """Let no new request start."""
+        self.stopping.set()
+        if self.schedule is not None:
+            self.schedule.stop()
 
     def start(self) -> str:
         """Count one request that starts now and return its id.
@@ -138,11 +147,12 @@ class Load:
             events.llm_completion.fire(completion=completion, request=request, user=user)
 
     def _tell_locust(self, completion: Completion, user: User) -> None:
+        latency_s = completion.e2e_intended_s or completion.e2e_s  # in an open loop from the intended start
         self._environment.events.request.fire(
             request_type="chat",
             name=completion.scenario,
             # a failed or cancelled request has no response time that belongs among the others
-            response_time=completion.e2e_s * 1e3 if completion.outcome == "ok" and completion.e2e_s else None,
+            response_time=latency_s * 1e3 if completion.outcome == "ok" and latency_s else None,
             response_length=completion.received_bytes,
             exception=RequestFailed(completion) if completion.outcome == "failed" else None,
             context={"outcome": completion.outcome, **user.context()},
@@ -167,6 +177,7 @@ class Load:
             "ledger": self.ledger.to_wire(),
             "tallies": tallies,
             "completions": pending,
+            "arrivals": None if self.schedule is None else self.schedule.report(),
             "client": {**self._client(), **repeats, **self._held},
             "steps": self._by_step(),
         }

@@ -107,6 +107,31 @@ OPTIONS = (
         in_web=False,
     ),
     Option("--abort-after", "N", "100", "Stop when the first N requests have all failed; 0: never"),
+    # when requests start, in an open loop
+    Option(
+        "--rate",
+        "R",
+        None,
+        "Open loop: R requests per second, e.g. 12 or 0.5, whatever the server does; the number of users follows",
+        in_web=False,
+    ),
+    Option(
+        "--arrival",
+        "MODEL",
+        None,
+        "Open loop: every user is one request per second, arriving as poisson (default with --rate), constant or gamma",
+    ),
+    Option("--burstiness", "B", None, "Shape of gamma arrivals: 1 is Poisson, less comes in bursts, more is evener"),
+    Option("--max-in-flight", "N", None, "Open loop: send nothing while N requests are under way; counted as not sent"),
+    Option(
+        "--trace",
+        "FILE",
+        None,
+        "Replay a trace of times and lengths: Mooncake JSONL, BurstGPT or Azure CSV; ends with it",
+        in_web=False,
+    ),
+    Option("--trace-scale", "X", "1", "Replay it X times as fast", in_web=False),
+    Option("--trace-limit", "N", None, "Replay only its first N requests", in_web=False),
     # gates
     Option(
         "--slo",

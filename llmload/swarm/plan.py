@@ -13,20 +13,24 @@ from typing import Any, cast
 from gevent import get_hub
 from locust import User
 
+from llmload.arrival_config import ArrivalSettings, read_arrivals
 from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
 from llmload.metrics.goodput import Goodput, parse_goodput
+from llmload.pacing.arrivals import Arrivals, Model, processes_for
 from llmload.pacing.course import course_of
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
 from llmload.surroundings import Surroundings, WallClock
+from llmload.swarm.arriving import Arrival
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.wire.tls import Context, shared_context
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
 from llmload.workload.source import PromptSource, Unique
+from llmload.workload.trace import Trace, load_trace
 
 UserClass = type[User]
 
@@ -36,6 +40,7 @@ class PromptShelf:
 
     def __init__(self) -> None:
         self._read: dict[str | None, tuple[Sequence[Prompt], str]] = {}
+        self._traces: dict[tuple[Any, ...], Trace] = {}
 
     def get(self, path: str | None) -> tuple[Sequence[Prompt], str]:
         """Return the prompts of a file, of the shipped set for None, and their fingerprint.
@@ -51,6 +56,29 @@ class PromptShelf:
                 raise read
             self._read[path] = read
         return self._read[path]
+
+    def trace(self, settings: ArrivalSettings, *, seed: int) -> Trace | None:
+        """Return the trace that the settings name, read in a thread; None where they name none.
+
+        Raises:
+            SetupError: it cannot be replayed.
+        """
+        if settings.trace is None:
+            return None
+        key = (settings.trace, settings.trace_scale, settings.trace_limit, seed)
+        if key not in self._traces:
+            read = get_hub().threadpool.apply(_read_trace, key)
+            if isinstance(read, SetupError):
+                raise read
+            self._traces[key] = read
+        return self._traces[key]
+
+
+def _read_trace(path: str, scale: float, limit: int | None, seed: int) -> Trace | SetupError:
+    try:
+        return load_trace(path, scale=scale, limit=limit, seed=seed)
+    except SetupError as error:
+        return error
 
 
 def _read_prompts(path: str | None) -> tuple[Sequence[Prompt], str] | SetupError:
@@ -96,6 +124,9 @@ class Plan:
         if not classes:
             raise SetupError("the locustfile has no ChatUser class", "derive one: class Chat(ChatUser): pass")
         self._prompts = {path: shelf.get(path) for path in {self._path(cls) for cls in classes}}
+        self.arrivals = read_arrivals(options)
+        self.trace = shelf.trace(self.arrivals, seed=self.settings.seed)
+        self._check_open()
         self._sources: dict[str | None, PromptSource] = {}
         self._random = random.Random(self.settings.seed)
 
@@ -113,10 +144,35 @@ class Plan:
         """
         return shared_context(ca_file=self.settings.ca_file, insecure=self.settings.insecure)
 
+    def is_open(self, cls: Any) -> bool:
+        """Whether users of a class are arrival processes."""
+        return self.arrivals.open_loop or bool(getattr(cls, "open_loop", False))
+
+    @property
+    def any_open(self) -> bool:
+        """Whether there is an open loop in this run."""
+        return any(self.is_open(cls) for cls in self.targets)
+
+    @property
+    def arrival_model(self) -> Arrivals:
+        """What the arrivals of an open loop are like."""
+        model = cast(Model, self.arrivals.arrival or "poisson")
+        return Arrivals(model, self.arrivals.burstiness or 1.0, seed=self.settings.seed)
+
+    @property
+    def process_rate(self) -> float:
+        """Requests per second of one user in an open loop."""
+        return 1.0 if self.arrivals.rate is None else processes_for(self.arrivals.rate)[1]
+
+    def _check_open(self) -> None:
+        if self.arrivals.max_in_flight is not None and not self.any_open:
+            raise SetupError("--max-in-flight without an open loop", "give --rate, --arrival or --trace")
+
     @property
     def fingerprints(self) -> dict[str, str]:
         """A hash of each prompt file's content, by its name; workers must have the same."""
-        return {path or "builtin": print_ for path, (_, print_) in self._prompts.items()}
+        traced = {} if self.trace is None else {f"trace {self.trace.name}": self.trace.fingerprint}
+        return {**{path or "builtin": print_ for path, (_, print_) in self._prompts.items()}, **traced}
 
     def deal(self, *, worker_index: int, worker_count: int, run_id: str) -> None:
         """Take this process's share of the prompts."""
@@ -182,14 +238,16 @@ class Plan:
         prompt: str | None,
         messages: Sequence[Mapping[str, Any]] | None,
         overrides: Mapping[str, Any],
+        arrival: Arrival | None = None,
     ) -> ChatRequest:
-        """Return a request: what this call says, else what the class says, else what the options say."""
-        name = None
+        """Return a request: what this call says, else its arrival, the class, and what the options say."""
+        name, traced = None, None
         if messages is None and prompt is not None:
             messages = ({"role": "user", "content": prompt},)
         if messages is None:
-            dealt = self._sources[self._path(cls)].next()
-            messages, name = dealt.messages, dealt.id
+            wanted = None if arrival is None else arrival.prompt
+            dealt = wanted or self._sources[self._path(cls)].next()
+            messages, name, traced = dealt.messages, dealt.id, arrival if wanted else None
 
         if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
             raise TypeError(f"messages must be a list of dicts with role and content, not {type(messages).__name__}")
@@ -201,12 +259,13 @@ class Plan:
         return ChatRequest(
             messages=messages,
             model=chosen("model"),
-            max_tokens=chosen("max_tokens"),
+            max_tokens=traced.max_tokens if traced and overrides["max_tokens"] is None else chosen("max_tokens"),
             temperature=chosen("temperature"),
             stream=chosen("stream"),
             extra_body=chosen("extra_body"),
             scenario=overrides["scenario"] or cls.scenario or cls.__name__,
             prompt=name,
+            intended_ns=None if arrival is None else arrival.due_ns,
         )
 
     def _path(self, cls: UserClass) -> str | None:

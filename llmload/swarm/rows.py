@@ -17,9 +17,10 @@ from llmload.records import Completion
 
 
 def add_rows(stats: RequestStats, completion: Completion) -> None:
-    """Add one ok completion to the rows of its scenario."""
-    if completion.ttft_s is not None:
-        _log(stats.get(completion.scenario, "TTFT"), [completion.ttft_s * 1e3])
+    """Add one ok completion to the rows of its scenario; in an open loop TTFT counts from the intended start."""
+    ttft_s = completion.ttft_s if completion.ttft_intended_s is None else completion.ttft_intended_s
+    if ttft_s is not None:
+        _log(stats.get(completion.scenario, "TTFT"), [ttft_s * 1e3])
     if completion.gaps_us and not completion.buffered:
         _log(stats.get(completion.scenario, "ITL"), [gap / 1e3 for gap in completion.gaps_us])
     if completion.tpot_s is not None:

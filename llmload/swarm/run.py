@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmload.metrics.abort import Rule, Watch
+from llmload.metrics.arrivals import merged
 from llmload.metrics.histogram import Histogram
 from llmload.metrics.ledger import Ledger
 from llmload.metrics.steps import WARMUP, is_measured
@@ -38,6 +39,8 @@ class Member:
     rss_bytes_max: int = 0
     served: int = 0
     repeats: int = 0
+    arrivals: dict[str, Any] | None = None
+    """What its open loop last reported; None in a closed one."""
     clock_offset_s: float | None = None
     """Its clock minus the master's."""
     shift_s: int | None = None
@@ -49,6 +52,7 @@ class Member:
             "lost": self.lost,
             "cpu_percent_max": self.cpu_percent_max,
             "rss_bytes_max": self.rss_bytes_max,
+            "arrivals": self.arrivals,
             "clock_offset_s": self.clock_offset_s,
             "shift_s": self.shift_s,
         }
@@ -122,6 +126,19 @@ class Run:
         log.error("%s: %s", breach["text"], breach["why"])
         return f"{breach['text']} ({breach['why']})"
 
+    @property
+    def offered_rate(self) -> float | None:
+        """The rate that the arrivals of an open loop have now, requests per second; None in a closed loop."""
+        counts = merged(member.arrivals for member in self.members.values())
+        return None if counts is None else counts["rate"]
+
+    @property
+    def replayed(self) -> bool:
+        """Whether a trace was replayed to its end, and everything has ended."""
+        there = [member for member in self.members.values() if member.lost is None]
+        done = [member.arrivals is not None and member.arrivals["done"] for member in there]
+        return bool(done) and all(done) and sum(member.ledger.in_flight for member in there) == 0
+
     def steady(self) -> None:
         """All users are there. A second time, or under a load shape, their number changes: then nothing is steady."""
         if self._steady_from is not None:
@@ -167,6 +184,7 @@ class Run:
         if client["cpu_percent"] is not None:
             member.cpu_percent_max = max(member.cpu_percent_max or 0.0, client["cpu_percent"])
         member.rss_bytes_max = max(member.rss_bytes_max, client["rss_bytes"])
+        member.arrivals = report.get("arrivals")
         member.served, member.repeats = client["served"], client["repeats"]
         self._lags.record_many(client["lags_us"])
         self.limits.take(report)
@@ -190,6 +208,7 @@ class Run:
             "stopped_at": self._stopped_at,
             "started": self.ledger.started,
             "phases": self.phases.shown(),
+            "arrivals": merged(member.arrivals for member in self.members.values()),
             "prompts_served": served,
             "prompts_repeated": repeats,
             "workers": {name: member.shown() for name, member in sorted(self.members.items())},

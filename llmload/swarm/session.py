@@ -21,12 +21,15 @@ from llmload.client import Client
 from llmload.errors import LlmloadError
 from llmload.records import ChatRequest, Completion
 from llmload.swarm import shapes, web
+from llmload.swarm.arriving import Arrival, ArrivalProcess
 from llmload.swarm.ending import Ending
+from llmload.swarm.fitting import fit_users
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
 from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.run import Run
 from llmload.swarm.setup import Setup
+from llmload.swarm.shares import Shares
 from llmload.swarm.start import start
 from llmload.swarm.switch import PhaseSwitch
 from llmload.swarm.workers import Workers, WorkerSide
@@ -106,9 +109,11 @@ class Session:
         elif self.is_master:
             self.workers = Workers(self)
         self.phases = PhaseSwitch(self)
+        Shares(self)
         if self.is_worker:
             shared_context()
             return
+        fit_users(self)
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
         options = self.setup.options
@@ -149,6 +154,8 @@ class Session:
                 continue
             if all_gone:
                 self.stop("the last worker was lost")
+            elif self.run.replayed:
+                self.stop("the end of the trace")
             elif self.run.hopeless:
                 failed = self.run.ledger.failed
                 self.run.problem(f"the first {failed} requests all failed")
@@ -187,6 +194,11 @@ class Session:
         wire = open_wire(around.target.url, ssl_context=plan.trust, http2=plan.settings.http2)
         return Client(wire, around)
 
+    def arrival_process(self, user: Any) -> ArrivalProcess | None:
+        """Return what starts a user's tasks in an open loop; None in a closed one."""
+        schedule = None if self.load is None else self.load.schedule
+        return None if schedule is None else schedule.process(user)
+
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""
         return self.plan.think_time_s() if self.plan is not None else 0.0
@@ -198,11 +210,12 @@ class Session:
         prompt: str | None,
         messages: Sequence[Mapping[str, Any]] | None,
         overrides: Mapping[str, Any],
+        arrival: Arrival | None = None,
     ) -> ChatRequest:
         """Return the next request of a user; see `Plan.request`."""
         if self.plan is None or self.load is None or self.load.stopping.is_set():
             raise StopUser
-        return self.plan.request(cls, prompt=prompt, messages=messages, overrides=overrides)
+        return self.plan.request(cls, prompt=prompt, messages=messages, overrides=overrides, arrival=arrival)
 
     def complete(self, user: Any, client: Client, request: ChatRequest) -> Completion:
         """Send one request for a user; it is in the ledger from here to its end."""
@@ -229,7 +242,7 @@ class Session:
             return
         self._stopping = True
         if self.load is not None:
-            self.load.stopping.set()
+            self.load.stop()
         if self.run is not None:
             self.run.stopping(self.ending.reason())
             self.ending.watch_drain()

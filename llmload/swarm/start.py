@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -24,6 +25,7 @@ from llmload.swarm.about import about_run
 from llmload.swarm.load import Load
 from llmload.swarm.plan import Plan
 from llmload.swarm.run import Run
+from llmload.swarm.schedule import Schedule
 from llmload.swarm.workers import Workers, WorkerSide
 from llmload.wire.choose import open_wire
 
@@ -48,6 +50,7 @@ def start(session: Session) -> None:
     options["llmload_run"] = shared
     session.around.clear()
     session.setup.clock = WallClock()  # anchored anew: the wall clock may have been stepped since the last run
+    shared.setdefault("at", session.setup.clock.now_s())
     if not session.is_worker:
         _begin_run(session, plan, str(shared["id"]))
     if not session.is_master:
@@ -59,7 +62,8 @@ def _shared(session: Session, options: Mapping[str, Any]) -> dict[str, Any]:
     if session.is_worker:
         return dict(options.get("llmload_run") or {})
     members = session.workers.ready() if isinstance(session.workers, Workers) else ["local"]
-    return {"id": new_run_id(time.time(), random.SystemRandom()), "members": members}
+    run_id = new_run_id(time.time(), random.SystemRandom())
+    return {"id": run_id, "members": members, "users": options.get("num_users")}
 
 
 def _check_worker(plan: Plan, shared: Mapping[str, Any]) -> None:
@@ -102,3 +106,23 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
     run_id, held = str(shared["id"]), held_events_per_second()
     session.load = Load(session.environment, run_id=run_id, worker=name, lag=session.lag, held_events_per_second=held)
     session.load.set_step(shared.get("step"))
+    if plan.any_open:
+        session.load.schedule = _schedule(session, plan, shared, place=index)
+
+
+def _schedule(session: Session, plan: Plan, shared: Mapping[str, Any], *, place: int) -> Schedule:
+    """Return when requests start here. All processes count from the same instant, as far as their clocks agree."""
+    assert session.load is not None
+    since_s = max(0.0, session.setup.clock.now_s() - float(shared["at"]))
+    all_open = all(plan.is_open(cls) for cls in plan.targets) and session.environment.shape_class is None
+    return Schedule(
+        plan.arrivals,
+        arrivals=plan.arrival_model,
+        rate=plan.process_rate,
+        start_ns=monotonic_ns() - round(since_s * 1e9),
+        place=place,
+        workers=len(shared["members"]),
+        planned=shared.get("users") if all_open else None,
+        trace=plan.trace,
+        is_open=plan.is_open,
+    )

@@ -26,6 +26,7 @@ from locust.env import Environment
 from llmload.pacing.backoff import backoff_s
 from llmload.records import Completion
 from llmload.swarm import plugin
+from llmload.swarm.arriving import current_arrival, use_arrival
 from llmload.swarm.session import session_of
 
 
@@ -53,6 +54,8 @@ class ChatUser(User):
     stream: ClassVar[bool | None] = None
     prompts: ClassVar[str | None] = None
     """A prompts file of this class's own."""
+    open_loop: ClassVar[bool] = False
+    """Whether a user is an arrival process even where no option says so; see `OpenLoopUser`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,12 +67,19 @@ class ChatUser(User):
         self._session = session_of(environment)
         self._client = self._session.client(type(self))
         self._failed_in_a_row = 0
+        self.process = self._session.arrival_process(self)
+        """In an open loop what starts this user's tasks; None in a closed one."""
 
     def start(self, group: Any) -> Any:
         """Start the user's greenlet; its connections are closed when it ends."""
-        greenlet = super().start(group)
+        greenlet = super().start(group) if self.process is None else self.process.start(group)
         greenlet.link(lambda _: self._client.close())
         return greenlet
+
+    def stop(self, force: bool = False) -> bool:
+        """Stop the user: what is under way may end, unless `force`; see Locust's `User.stop`."""
+        stopped: bool = super().stop(force) if self.process is None else self.process.stop(force)
+        return stopped
 
     def wait_time(self) -> float:
         """Return the pause before the next task, seconds: --think-time, unless the class says otherwise."""
@@ -97,18 +107,20 @@ class ChatUser(User):
 
         Returns:
             The completion, whose `outcome` is `ok` or `failed`; its `text` is the answer. A failed request raises
-            nothing; the next one waits a little, longer after each failure, so that a dead server is not hammered.
+            nothing; in a closed loop the next one waits a little, longer after each failure, so that a dead server is
+            not hammered.
 
         Raises:
             StopUser: the run is stopping; nothing was sent.
         """
-        session = self._session
-        if session.load is not None and self._failed_in_a_row:
+        session, arrival = self._session, current_arrival()
+        if self.process is None and session.load is not None and self._failed_in_a_row:
             session.load.stopping.wait(backoff_s(self._failed_in_a_row))
         request = session.request(
             type(self),
             prompt=prompt,
             messages=messages,
+            arrival=arrival,
             overrides={
                 "model": model,
                 "max_tokens": max_tokens,
@@ -118,6 +130,8 @@ class ChatUser(User):
                 "scenario": scenario,
             },
         )
+        if arrival is not None:
+            use_arrival()
         completion = session.complete(self, self._client, request)
         self._failed_in_a_row = 0 if completion.outcome == "ok" else self._failed_in_a_row + 1
         return completion

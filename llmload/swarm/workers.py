@@ -145,6 +145,14 @@ class Workers:
             log.error("%s is lost: %s", name, run.members[name].lost)
             gevent.spawn(self._session.stop, "bad set-up of a worker")
 
+    def clock_offset_s(self, client_id: str) -> float:
+        """Return a worker's clock minus the master's; 0 where that is not known, or less than what it may be wrong by:
+        processes of one machine have one clock."""
+        run, name = self._session.run, self._names.get(client_id)
+        offset_s = run.members[name].clock_offset_s if run is not None and name in run.members else None
+        unsure_s = self._clock_rtt_s.get(name or "", 0.0) / 2
+        return offset_s if offset_s is not None and abs(offset_s) > unsure_s else 0.0
+
     def _ask_clocks(self) -> None:
         for _ in range(3):
             self._runner.send_message("llmload_clock", {"t0": time.time_ns()})

@@ -1,0 +1,201 @@
+"""Open loops from the command line against the mock: offered and sent, the freeze, stops and kills, traces."""
+
+import re
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from llmload.mock.process import MockProcess
+from llmload.pacing.arrivals import Arrivals
+from tests.locusts import check_ledger, run_locust
+
+
+@pytest.fixture(scope="module")
+def mock():
+    with MockProcess("--ttft-ms", "40", "--itl-ms", "5", "--tokens", "5") as mock:
+        yield mock
+
+
+def opened(tmp_path, mock, *args, **options):
+    """Return a run; its arrivals add up."""
+    mock.truth(clear=True)
+    locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", *args, **options)
+    locust.truth = {one["request_id"]: one for one in mock.truth() if one["request_id"] != "llmload-probe"}
+    locust.ledger = check_ledger(locust)
+    arrivals = locust.summary["arrivals"]
+    if arrivals is not None:
+        assert arrivals["offered"] == arrivals["achieved"] + arrivals["not_sent"]
+        assert arrivals["achieved"] == locust.ledger["started"]
+    return locust
+
+
+def intended(locust):
+    """Return the intended starts of a run's completions, unix seconds, ascending."""
+    return sorted(
+        line["started_unix_ns"] / 1e9 - line["send_delay_s"] for line in locust.completions if "e2e_intended_s" in line
+    )
+
+
+def test_a_rate_makes_every_user_an_arrival_process(tmp_path, mock):
+    """--rate needs no -u; requests start at the instants that the schedule names, each on a kept connection."""
+    locust = opened(tmp_path, mock, "--rate", 20, "-t", "4s")
+    arrivals = locust.summary["arrivals"]
+    assert locust.code == 0
+    assert (arrivals["model"], arrivals["not_sent"]) == ("poisson", 0)
+    assert locust.summary["run"]["load"]["users"] == 20
+    assert arrivals["planned_rate"] == pytest.approx(20, rel=0.02)
+    sent = [at_s - locust.about["arrivals_from"] for at_s in intended(locust)]
+    schedule = sorted(at_s for i in range(20) for at_s in _until(Arrivals(seed=1).times(i, count=20, rate=1.0), 3.5))
+    # what was due while Locust still started the users is not sent
+    assert [at_s for at_s in sent if 0.5 < at_s < 3.5] == pytest.approx(
+        [at_s for at_s in schedule if at_s > 0.5], abs=0.002
+    )
+    connections = locust.summary["connections"]
+    assert connections["reused"] > connections["new"] >= 1
+    assert re.search(r"open loop: poisson arrivals; latency counts from the intended start", locust.text)
+
+
+def _until(times, end_s):
+    for at_s in times:
+        if at_s > end_s:
+            return
+        yield at_s
+
+
+def test_constant_arrivals_over_workers_are_even(tmp_path, mock):
+    """Two processes send one stream between them: once all users run every gap is 1 / R."""
+    locust = opened(tmp_path, mock, "--rate", 12.5, "--arrival", "constant", "-t", "5s", "--processes", 2)
+    times = intended(locust)
+    assert {line["worker"] for line in locust.completions} == {"worker-0", "worker-1"}
+    gaps = [after - before for before, after in zip(times[-25:], times[-24:], strict=False)]
+    assert gaps == pytest.approx([1 / 12.5] * 24, abs=0.004)
+    assert locust.summary["arrivals"]["not_sent"] == 0
+
+
+def test_users_are_the_rate(tmp_path, mock):
+    """An OpenLoopUser is one request per second: -u 15 offers 15/s; a user's own wait_time is not asked."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from locust import constant, task\n"
+        "from llmload import OpenLoopUser\n"
+        "class Mine(OpenLoopUser):\n"
+        "    wait_time = constant(100)\n"
+        "    @task\n"
+        "    def ask(self):\n"
+        "        first = self.chat('hello')\n"
+        "        self.chat(messages=[{'role': 'user', 'content': 'and then?'}])\n"
+    )
+    locust = run_locust(
+        tmp_path, "--host", mock.url, "--model", "mock", "-u", 15, "-r", 15, "-t", "3s", locustfile=path
+    )
+    ledger, arrivals = check_ledger(locust), locust.summary["arrivals"]
+    assert arrivals["planned_rate"] == pytest.approx(15, rel=0.02)
+    assert arrivals["achieved"] <= ledger["started"] <= 2 * arrivals["achieved"]
+    with_intended = [line for line in locust.completions if "e2e_intended_s" in line]
+    assert len(with_intended) == arrivals["achieved"]  # the second question of a task is asked when the first is over
+    for line in with_intended:
+        assert line["ttft_intended_s"] == pytest.approx(line["send_delay_s"] + line["ttft_s"])
+
+
+def test_a_cap_counts_what_it_kept_back(tmp_path):
+    """--max-in-flight: never more under way, over all processes; what was not sent is counted and said."""
+    with MockProcess("--ttft-ms", "400", "--itl-ms", "1", "--tokens", "2") as slow:
+        locust = opened(
+            tmp_path, slow, "--rate", 40, "--arrival", "constant", "--max-in-flight", 5, "-t", "3s", "--processes", 2
+        )
+    arrivals = locust.summary["arrivals"]
+    assert arrivals["not_sent_why"].keys() == {"cap"}
+    assert arrivals["not_sent"] > arrivals["achieved"] > 10
+    spans = [(one["started_unix_ns"], one["started_unix_ns"] + one["closed_s"] * 1e9) for one in locust.completions]
+    edges = sorted(edge for began, ended in spans for edge in ((began, 1), (ended, -1)))
+    under_way = [sum(step for _, step in edges[: n + 1]) for n in range(len(edges))]
+    assert max(under_way) <= 5
+    assert "arrivals" in locust.text
+    assert "--max-in-flight was reached" in " ".join(locust.text.split())
+
+
+FREEZE_S = 2.0
+
+
+def frozen_run(tmp_path, *args, seconds=6, freeze_s=FREEZE_S):
+    """Return a run against a server that stands still for a while, and the instants of that."""
+    with MockProcess("--ttft-ms", "50", "--itl-ms", "1", "--tokens", "3") as mock:
+        began = []
+
+        def freeze():
+            give_up = time.monotonic() + 30
+            while mock.stats()["started"] < 30 and time.monotonic() < give_up:
+                time.sleep(0.02)
+            began.append(time.time())
+            mock.freeze(freeze_s)
+
+        thread = threading.Thread(target=freeze)
+        thread.start()
+        locust = opened(tmp_path, mock, *args, "-t", f"{seconds}s", "--arrival" if "--rate" in args else "--think-time",
+                        "constant" if "--rate" in args else "0")  # fmt: skip
+        thread.join()
+    locust.froze_at = began[0]
+    return locust
+
+
+def test_an_open_loop_shows_a_freeze_that_a_closed_loop_hides(tmp_path):
+    """LOAD-01: the server stands still for F of T seconds. A request due u seconds into the freeze waits F - u, in an
+    open loop for each of them; of a closed loop of one user one request waits, and p99 knows nothing."""
+    opened_ = frozen_run(tmp_path, "--rate", 20)
+    thaw = opened_.froze_at + FREEZE_S
+    values, expected = [], []
+    for line in opened_.completions:
+        due = line["started_unix_ns"] / 1e9 - line["send_delay_s"]
+        values.append(line["ttft_intended_s"])
+        # 50 ms to the first token, plus what of the freeze is still to come when it would leave
+        expected.append(0.05 + max(0.0, thaw - due - 0.05 if opened_.froze_at <= due + 0.05 < thaw else 0.0))
+    assert sorted(values) == pytest.approx(sorted(expected), abs=0.08)
+    metric = opened_.summary["metrics"]["ttft_intended_s"]
+    ranked = sorted(expected)
+    for p in (50, 90, 95, 99):
+        assert metric[f"p{p}"] == pytest.approx(ranked[-(-p * len(ranked) // 100) - 1], abs=0.08)
+    assert metric["p90"] > 0.8
+    closed = frozen_run(tmp_path, "-u", 1)
+    assert closed.summary["metrics"]["ttft_s"]["max"] > FREEZE_S * 0.9
+    assert closed.summary["metrics"]["ttft_s"]["p95"] < 0.2
+    assert closed.summary["arrivals"] is None
+
+
+def test_a_stopped_load_lets_answers_end(tmp_path):
+    """What is under way when the load stops may take --stop-timeout: nothing is cancelled."""
+    with MockProcess("--ttft-ms", "50", "--itl-ms", "50", "--tokens", "30") as mock:
+        locust = opened(tmp_path, mock, "--rate", 10, "-t", "2s")
+    assert locust.ledger["cancelled"] == 0
+    assert locust.ledger["ok"] == locust.ledger["started"] > 8
+
+
+def test_a_killed_user_ends_each_of_its_requests_once(tmp_path):
+    """--stop-timeout 0: everything under way is cancelled, and in the ledger; also over two processes."""
+    with MockProcess("--ttft-ms", "50", "--itl-ms", "50", "--tokens", "400") as mock:
+        locust = opened(
+            tmp_path, mock, "--rate", 20, "-t", "2s", "--stop-timeout", 0, "--max-tokens", 400, "--processes", 2
+        )
+    assert locust.ledger["cancelled"] == locust.ledger["started"] > 10
+    assert locust.ledger["in_flight"] == 0
+
+
+def test_a_ramp_down_cancels_nothing(tmp_path):
+    """Fewer users, a lower rate: a stopped user's requests end as they would have."""
+    path = tmp_path / "down.py"
+    path.write_text(
+        "from locust import LoadTestShape\n"
+        "from llmload import OpenLoopUser\n"
+        "class Mine(OpenLoopUser):\n    pass\n"
+        "class Down(LoadTestShape):\n"
+        "    def tick(self):\n"
+        "        at = self.get_run_time()\n"
+        "        return (30, 30) if at < 2 else (5, 30) if at < 4 else None\n"
+    )
+    with MockProcess("--ttft-ms", "50", "--itl-ms", "40", "--tokens", "20") as slow:
+        locust = opened(tmp_path, slow, locustfile=path)
+    assert locust.ledger["cancelled"] == 0
+    per_second = Counter(int(at_s - locust.about["arrivals_from"]) for at_s in intended(locust))
+    assert per_second[1] > 15
+    assert 0 < per_second[3] < 14
