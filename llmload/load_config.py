@@ -30,13 +30,14 @@ class LoadSettings:
     settle_s: float | None = 5.0
     rounds: int = 1
     users: int | None = None
-    """-u, where it was given: users of a prompt sweep, and where the search for the capacity ends."""
+    """-u, where it was given: users of a prompt sweep, and the highest level that the search for the capacity tries."""
+    headless: bool = False
     run_time_s: int | None = None
     """-t, where it was given: how long the search for the capacity may take."""
 
     def shown(self) -> dict[str, Any]:
         """Return the settings as they are written to a record."""
-        return {name: value for name, value in asdict(self).items() if name not in ("users", "run_time_s")}
+        return {name: value for name, value in asdict(self).items() if name not in ("users", "run_time_s", "headless")}
 
 
 def read_load(options: Mapping[str, Any]) -> LoadSettings:
@@ -56,13 +57,14 @@ def read_load(options: Mapping[str, Any]) -> LoadSettings:
         settle_s=duration_s(options, "settle"),
         rounds=_rounds(options),
         users=options.get("given_users"),
+        headless=bool(options.get("headless")),
         run_time_s=run_time_s if isinstance(run_time_s, int) and run_time_s > 0 else None,
     )
-    _refuse_contradictions(settings, headless=bool(options.get("headless")))
+    _refuse_contradictions(settings)
     return settings
 
 
-def _refuse_contradictions(load: LoadSettings, *, headless: bool) -> None:
+def _refuse_contradictions(load: LoadSettings) -> None:
     given = [name for name in COURSES if getattr(load, name) is not None]
     if len(given) > 1:
         raise SetupError(f"{_flag(given[0])} and {_flag(given[1])} contradict each other", "keep one of them")
@@ -70,7 +72,7 @@ def _refuse_contradictions(load: LoadSettings, *, headless: bool) -> None:
         raise SetupError(
             f"--warmup {load.warmup_s:g}s is as long as the run (-t {load.run_time_s}s)", "nothing would be measured"
         )
-    if not given or not headless:  # the web page sends its number of users along, whatever the course
+    if not given or not load.headless:  # the web page sends its number of users along, whatever the course
         return
     if load.run_time_s and given[0] != "find_capacity":
         raise SetupError(f"-t and {_flag(given[0])} contradict each other", f"{_flag(given[0])} says when the run ends")

@@ -7,7 +7,7 @@ from llmload.load_config import LoadSettings, read_load
 from llmload.metrics.stepped import WINDOW
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
-from llmload.pacing.course import course_of
+from llmload.pacing.course import MAX_LEVEL, course_of
 from llmload.pacing.sweep import Step, Sweep, check_steps, parse_levels
 from llmload.reports.sweep import render_sweep
 from tests.test_summary import T0_S, at
@@ -83,6 +83,7 @@ HEADLESS = {"headless": True, "step_time": "30s", "settle": "5s", "rounds": "1"}
         ({"warmup": "60s", "run_time": 60}, "--warmup 60s is as long as the run (-t 60s)"),
         ({"stages": ""}, "--stages is empty"),
         ({"sweep": " "}, "--sweep is empty"),
+        ({"find_capacity": "p95(ttft) < 1s", "sweep": "5"}, "--sweep and --find-capacity contradict each other"),
         ({"rounds": "0", "sweep": "5"}, "--rounds '0' is not a whole number from 1 to 100"),
         ({"rounds": "2.5"}, "--rounds '2.5' is not a whole number"),
         ({"warmup": "soon"}, "--warmup 'soon' is not a duration"),
@@ -102,6 +103,16 @@ def test_zero_is_off_and_a_web_form_may_leave_fields_empty():
     form = {"stages": "", "sweep": "5,10", "given_users": 1, "step_time": "10s", "settle": "0"}
     assert course_of(read_load(form)) == Sweep("users", (5, 10), rounds=1, step_s=10, settle_s=0)
     assert course_of(LoadSettings()) is None
+
+
+def test_a_search_is_bounded_by_time_and_users():
+    """-t and -u bound it on a command line; the number in the web form, 1 unless changed, does not."""
+    given = {"find_capacity": "p95(ttft) < 1s", "given_users": 50, "run_time": 300}
+    assert (course_of(read_load({**HEADLESS, **given})).limit, course_of(read_load({**HEADLESS, **given})).time_s) == (
+        50,
+        300,
+    )
+    assert course_of(read_load({"step_time": "9s", "settle": "1s", **given})).limit == MAX_LEVEL
 
 
 def test_a_prompt_sweep_has_its_users_from_the_option():

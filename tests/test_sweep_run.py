@@ -84,3 +84,33 @@ def test_a_sweep_measures_each_level_by_itself(tmp_path, mock, where):
     assert summary["sweep"]["recommended"]["level"] == 4
     assert re.search(r"llmload: 1 +[\d.]+ +[\d.]+", locust.text), "a row while the sweep goes on"
     assert summary["run"]["ended_by"] == "the end of the sweep"
+
+
+def test_the_capacity_of_one_slot_is_one(tmp_path):
+    """Two users on one slot wait for each other: the search ends between 1 and 2, each seen twice, and is recorded."""
+    args = ("--find-capacity", "p95(ttft) < 150ms and error_rate < 1%", "--step-time", "2s", "--settle", "0")
+    with MockProcess("--ttft-ms", "60", "--itl-ms", "10", "--tokens", "12", "--slots", "1") as mock:
+        locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", *args, seconds=120)
+    assert locust.code == 0, locust.text
+    check_ledger(locust)
+    capacity = locust.summary["capacity"]
+    assert (capacity["level"], capacity["between"], capacity["limited_by"]) == (1, [1, 2], "server")
+    assert (capacity["votes"], capacity["ended"]) == ({"1": [2, 2], "2": [0, 2]}, "bracketed")
+    assert "capacity: 1 users, between 1 and 2, 1 held in 2 of 2 measurements, 2 in 0 of 2" in locust.text
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--sweep", "2", "--stages", "5s:2"), "--stages and --sweep contradict each other: keep one of them"),
+        (("--sweep", "2", "-t", "9s"), "-t and --sweep contradict each other: --sweep says when the run ends"),
+        (("--find-capacity", "p95(tft) < 1s"), "--find-capacity: there is no metric 'tft'"),
+    ],
+)
+def test_contradictions_are_said_before_any_load(tmp_path, mock, args, said):
+    """One line, exit code 2, and the server has seen nothing."""
+    mock.truth(clear=True)
+    locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", *args)
+    assert locust.code == 2
+    assert f"llmload: {said}" in locust.text
+    assert mock.truth() == []

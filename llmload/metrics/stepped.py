@@ -37,22 +37,22 @@ class Steps:
         self.objectives = objectives
         self._tallies = tallies
         self._run = run
-        self._phases = [
+        self.phases: list[Mapping[str, Any]] = [
             one for one in run.get("phases") or () if one.get("course") == course and is_measured(one["step"])
         ]
-        self._everything = tallies.total() if self._phases else Tally()
+        self._everything = tallies.total() if self.phases else Tally()
 
     @property
     def levels(self) -> list[float]:
-        return sorted({one["level"] for one in self._phases})
+        return sorted({one["level"] for one in self.phases})
 
     @property
     def axis(self) -> str:
-        return str(self._phases[0]["axis"])
+        return str(self.phases[0]["axis"])
 
     def phases_at(self, level: float) -> list[Mapping[str, Any]]:
         """Return the phases in which a level was measured, in the order of time."""
-        return [one for one in self._phases if one["level"] == level]
+        return [one for one in self.phases if one["level"] == level]
 
     def section(self, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return `users`, `ledger`, `metrics`, `throughput`, `window`, `client` and `misses` of some phases together.

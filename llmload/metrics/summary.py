@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from llmload.metrics.arrivals import summarise_arrivals
+from llmload.metrics.capacity import capacity_of
 from llmload.metrics.caveats import caveats
 from llmload.metrics.distributions import summarise_metrics
 from llmload.metrics.goodput import goodput_of
@@ -73,6 +74,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "stamps": _by_count(total.stamps),
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
         "sweep": sweep_of(tallies, run),
+        "capacity": capacity_of(tallies, run),
         "scenarios": _scenarios(tallies, run, counted),
     }
     _be_strict(summary, run)

@@ -72,6 +72,34 @@ def render_sweep(sweep: Mapping[str, Any] | None) -> Iterator[str]:
     yield from _recommended(sweep["recommended"], AXES[axis])
 
 
+def render_capacity(capacity: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the lines of a search for the capacity; none of None."""
+    if capacity is None:
+        return
+    axis = capacity["axis"]
+    yield f"search for the capacity, times in ms: {'; '.join(capacity['objectives'])}"
+    yield head(axis)
+    for one in capacity["measurements"]:
+        cells = [_cell(one[name], show) for name, (_, show) in _columns(axis).items()]
+        held = {True: "holds", False: "misses " + "; ".join(one["misses"]), None: "not judged"}[one["held"]]
+        yield f"{_line(one['step'], cells, one['client']['verdict'])}, {held}"
+    yield f"capacity: {_found(capacity, AXES[axis])}"
+    yield f"  (the search ended because {capacity['why']})"
+
+
+def _found(capacity: Mapping[str, Any], axis: str) -> str:
+    low, high = capacity["between"]
+    votes = capacity["votes"]
+    parts = [
+        f"none, {high} already misses" if low is None else f"{low:,} {axis}",
+        "" if low is None or high is None else f"between {low:,} and {high:,}",
+        "" if low is None else f"{low:,} held in {votes[str(low)][0]} of {votes[str(low)][1]} measurements",
+        "" if high is None else f"{high:,} in {votes[str(high)][0]} of {votes[str(high)][1]}",
+        "THE CLIENT WAS THE LIMIT, not the server" if capacity["limited_by"] == "client" else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
 def _columns(axis: str) -> dict[str, tuple[str, Callable[[float], str]]]:
     return {**_ACTUAL, **_COLUMNS} if axis == "prompt_tokens" else _COLUMNS
 

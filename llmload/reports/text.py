@@ -13,7 +13,7 @@ from typing import Any
 from llmload.metrics.definitions import metric
 from llmload.reports.arrivals import arrival_lines
 from llmload.reports.gates import goodput_lines, objective_lines
-from llmload.reports.sweep import render_sweep
+from llmload.reports.sweep import render_capacity, render_sweep
 
 WIDTH = 100
 MISSING = "-"
@@ -63,6 +63,7 @@ def render(summary: Mapping[str, Any]) -> str:
         _throughput(summary["throughput"]),
         _wrapped(goodput_lines(summary)),
         render_sweep(summary["sweep"]),
+        render_capacity(summary["capacity"]),
         _latency(summary["metrics"]),
         _tokens(summary),
         _failures(summary["failures"]),

@@ -160,7 +160,14 @@ OPTIONS = (
     ),
     Option("--sweep", "LEVELS", None, "Hold each number of users (of an open loop: each rate) in turn, e.g. 5,10,20"),
     Option("--sweep-prompt-tokens", "LENGTHS", None, "Hold each prompt length in turn, e.g. 128,1024,8192"),
-    Option("--step-time", "DURATION", "30s", "How long a step of a sweep is held"),
+    Option(
+        "--find-capacity",
+        "OBJECTIVES",
+        None,
+        "Find the highest number of users (of an open loop: the highest rate) that meets them, "
+        "e.g. 'p95(ttft) < 1s and error_rate < 1%'; -t bounds the time, -u the number",
+    ),
+    Option("--step-time", "DURATION", "30s", "How long a step of a sweep, or of the search for the capacity, is held"),
     Option("--settle", "DURATION", "5s", "How much of that passes before the step is measured"),
     Option("--rounds", "N", "1", "How often a sweep goes through its levels; medians and their spread are reported"),
 )

@@ -40,6 +40,12 @@ class Phases:
         """The step of the phase that goes on."""
         return self._phases[-1]["step"] if self._phases and self._phases[-1]["to"] is None else None
 
+    def judge(self, step: str, verdict: Mapping[str, Any]) -> None:
+        """Note the verdict on a step that has ended."""
+        for one in self._phases:
+            if one["step"] == step:
+                one["judged"] = dict(verdict)
+
     def take(self, report: Mapping[str, Any]) -> None:
         """Take the part of one report of `Load.report` that is by step."""
         for step, client in report.get("steps", {}).items():

@@ -150,6 +150,10 @@ class Run:
         """No part of this run is steady."""
         self._steady_from, self._steady_missing = None, why
 
+    def say(self, **facts: Any) -> None:
+        """Add something to `run.json`."""
+        self._about.update(facts)
+
     def begin_phase(self, step: str | None, facts: Mapping[str, Any]) -> None:
         """Requests that start from now on belong to this step."""
         self.phases.begin(step, now_s=self._now_s(), facts=facts)

@@ -116,13 +116,13 @@ class Session:
         fit_users(self)
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
+        shapes.choose(self, self.setup.load)
         options = self.setup.options
         starts_itself = self.web_ui is None or options.get("autostart")
         if starts_itself or (options.get("model") and options.get("host")):
             self.setup.prepare(options, with_probe=bool(starts_itself))
         else:
             self.setup.check_given(options)
-        shapes.choose(self, self.setup.load)
 
     # a run
 

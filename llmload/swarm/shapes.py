@@ -1,6 +1,6 @@
 """Load shapes: how the number of users goes over time, told to Locust on the master or in the local process.
 
-`--stages` and `--sweep` choose one; a locustfile may bring its own stages:
+`--stages`, `--sweep` and `--find-capacity` choose one; a locustfile may bring its own stages:
 
     from llmload import ChatUser, StagesShape
 
@@ -19,9 +19,10 @@ from locust import LoadTestShape
 
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings
-from llmload.pacing.course import course_of
+from llmload.pacing.course import CapacitySearch, course_of
 from llmload.pacing.stages import Stages, parse_stages
 from llmload.pacing.sweep import Sweep
+from llmload.swarm.seeking import Seeking, sought
 from llmload.swarm.stepping import Stepping
 
 if TYPE_CHECKING:
@@ -88,13 +89,15 @@ class OptionStages(StagesShape):
 
 
 class StepsShape(_Shape):
-    """The steps of a sweep. They follow what the run does, not a clock: one tick drives them all."""
+    """Steps, of a sweep or a search. They follow what the run does, not a clock: one tick drives them all."""
 
     def tick(self) -> None:
         """Go through all steps and return when the last is over."""
         course = course_of(self.session.setup.load)
-        assert isinstance(course, Sweep)
-        Stepping(self.session).sweep(course)
+        if isinstance(course, Sweep):
+            Stepping(self.session).sweep(course)
+        elif isinstance(course, CapacitySearch):
+            Seeking(self.session, course).run()
 
 
 def why_unsteady(shape: Any) -> str:
@@ -113,6 +116,8 @@ def choose(session: Session, load: LoadSettings) -> None:
     course, own = course_of(load), session.setup.own_shape
     if isinstance(own, StagesShape):
         own.course()
+    if isinstance(course, CapacitySearch):
+        sought(course)
     if course is not None and own is not None:
         raise SetupError(
             f"the locustfile has a load shape of its own ({type(own).__name__})", "remove it, or leave the option out"

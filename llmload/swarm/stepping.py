@@ -6,10 +6,12 @@ Runs in Locust's greenlet for shapes, on the master or in the local process; a s
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
 
+from llmload.metrics.objective import Objective
 from llmload.metrics.stepped import Steps
 from llmload.metrics.steps import settling, step_label
 from llmload.pacing.sweep import Step, Sweep
@@ -32,7 +34,9 @@ LOCAL_REPORT_S = 1.5
 log = logging.getLogger("llmload")
 
 
-def await_step(session: Session, label: str, *, course: str, within_s: float) -> dict[str, Any] | None:
+def await_step(
+    session: Session, label: str, *, course: str, within_s: float, objectives: Sequence[Objective] = ()
+) -> dict[str, Any] | None:
     """Wait until every request of a step has ended and is reported, at most so long, and return what the step was
     like, as `metrics.stepped` has it; None where the run is over."""
     run = session.run
@@ -43,11 +47,7 @@ def await_step(session: Session, label: str, *, course: str, within_s: float) ->
     if run is None or run.summary is not None:
         return None
     about = run.about()
-    steps = Steps(
-        run.tallies,
-        about,
-        course=course,
-    )
+    steps = Steps(run.tallies, about, course=course, objectives=objectives)
     return steps.section([one for one in about["phases"] if one["step"] == label])
 
 

@@ -10,6 +10,7 @@ import flask
 from flask_login import current_user
 
 from llmload.errors import SetupError
+from llmload.load_config import read_load
 from llmload.swarm import shapes
 from llmload.swarm.options import OPTIONS
 
@@ -41,8 +42,9 @@ def guard_start(app: flask.Flask, session: Session) -> None:
 
 def _check_form(form: Mapping[str, str], session: Session) -> None:
     if session.ended.is_set():
-        plan = session.setup.prepare({**session.setup.options, **form})
-        shapes.choose(session, plan.load)
+        options = {**session.setup.options, **form}
+        shapes.choose(session, read_load(options))
+        session.setup.prepare(options)
     elif session.stopping:
         raise SetupError("the run before is still ending", "try again in a moment")
     elif changed := [name for name, value in form.items() if value != _shown(session.setup.options.get(name))]:
