@@ -13,12 +13,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from statistics import median
 
 from bench.rounds import ARMS, CLIENTS, ROOT, Load, Round, Spawn, compare, cost, spawn
 from llmload.metrics.truth import percentile
+from tests import certificates
 
 HEAD = "| | httpx + sseclient-py | llmload's client | Locust with llmload | bare gevent loop |\n|---|---|---|---|---|"
 NOTES = """\
@@ -38,6 +39,8 @@ The last column is no client, but what one costs at least: a watcher a connectio
 The first column's clients cannot tell, and stamp them all.
 *Flat out* the server sends as fast as it can to {flat.users} streams; events per second of CPU time, not of the clock.
 *Blocked*: a neighbour in the client's event loop holds it for 12 of every 15 ms. One round only.
+*What TLS adds* is the CPU per token event over TLS less that of the same streams without; the bare loop's TLS is \
+what Python's own sockets are made of.
 *Without a core* is the time in which a client could run while others had the machine, the server among them; it \
 shows in the p99.
 {machine}"""
@@ -51,6 +54,9 @@ class Size:
     load: Load
     flat: Load
     blocked: Load
+    plain: Load
+    many: Load
+    most: Load
     rounds: int = 3
     spawned: int = 200
     spawn_rounds: int = 3
@@ -60,17 +66,26 @@ class Size:
 
 BLOCKED = ("baseline", "llmload", "floor")
 """The arms whose event loop the bench can hold."""
+KEEP_UP = ("llmload", "locust", "floor")
+"""The arms that keep up with a thousand streams; the other's requests run into its timeouts."""
+TLS = ("llmload", "floor")
 FULL = Size(
     light=Load(users=50, itl_ms=50, tokens=40),
     load=Load(),
     flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500),
     blocked=Load(users=50, itl_ms=50, tokens=40, hindered=True),
+    plain=Load(users=100),
+    many=Load(users=1000, itl_ms=50, tokens=100, window_s=5.0),
+    most=Load(users=2000, itl_ms=500, tokens=12, window_s=5.0),
 )
 QUICK = Size(
     light=Load(users=20, itl_ms=50, tokens=20, window_s=0.6),
     load=Load(users=100, tokens=20, window_s=0.6),
     flat=Load(users=20, ttft_ms=0, itl_ms=0, tokens=500, window_s=0.6),
     blocked=Load(users=20, tokens=20, window_s=0.6, hindered=True),
+    plain=Load(users=20, tokens=20, window_s=0.6),
+    many=Load(users=100, itl_ms=50, tokens=10, window_s=0.6),
+    most=Load(users=200, itl_ms=100, tokens=5, window_s=0.6),
     rounds=1,
     spawned=20,
     spawn_rounds=1,
@@ -88,12 +103,16 @@ class Figures:
     lockstep: dict[str, list[Round]]
     flat: dict[str, list[Round]]
     blocked: dict[str, list[Round]]
+    plain: dict[str, list[Round]]
+    tls: dict[str, list[Round]]
+    many: dict[str, list[Round]]
+    most: dict[str, list[Round]]
     cost_ms: dict[str, float]
     spawns: dict[str, list[Spawn]]
 
 
 def measure(size: Size) -> Figures:
-    """Measure everything; five minutes for `FULL`.
+    """Measure everything; eight minutes for `FULL`.
 
     Raises:
         RuntimeError: a request failed, or is missing from the server's log.
@@ -104,6 +123,10 @@ def measure(size: Size) -> Figures:
         lockstep=compare(replace(size.load, lockstep=True), ARMS, size.rounds),
         flat=compare(size.flat, ARMS, size.rounds),
         blocked=compare(size.blocked, BLOCKED, 1),
+        plain=compare(size.plain, TLS, size.rounds),
+        tls=compare(replace(size.plain, certificate=certificates.files()), TLS, size.rounds),
+        many=compare(size.many, KEEP_UP, size.rounds),
+        most=compare(size.most, KEEP_UP, 1),
         cost_ms=cost(clients=size.clients, batches=size.batches),
         # the baseline blocks the loop for so long that noise does not matter, and a second time would say nothing
         spawns={
@@ -143,6 +166,12 @@ def table(figures: Figures, size: Size) -> str:
         _row(f"**blocked**, {size.blocked.users} streams: TTFT", figures.blocked, lambda one: one.ttft_ms),
         _row("ITL", figures.blocked, lambda one: one.itl_ms),
         _coalesced_row(figures.blocked),
+        _row(f"**over TLS**, {_streams(size.plain)}: TTFT", figures.tls, lambda one: one.ttft_ms),
+        _row("ITL", figures.tls, lambda one: one.itl_ms),
+        _each("CPU per token event, µs", figures.tls, lambda one: f"{one.cpu_us:.0f}"),
+        _line("what TLS adds, µs", *(_tls_adds_us(figures, arm) for arm in ARMS)),
+        *_many_rows(f"**{_streams(size.many)}**", figures.many),
+        *_many_rows(f"**{_streams(size.most)}**", figures.most),
         _line("**one client**: CPU, ms", f"{figures.cost_ms['baseline']:.1f}", f"{figures.cost_ms['llmload']:.2f}"),
         _spawn_row(f"**{size.spawned} users at once**: longest freeze, ms", figures, lambda one: one.freeze_ms),
         _spawn_row("until the last request is at the server, ms", figures, lambda one: one.arrived_ms),
@@ -161,12 +190,27 @@ def write(text: str, readme: str) -> str:
     return found
 
 
-def _parts(figures: Figures) -> tuple[dict[str, list[Round]], ...]:
-    return figures.light, figures.paced, figures.lockstep, figures.flat, figures.blocked
-
-
 def _rounds(figures: Figures) -> list[Round]:
-    return [one for part in _parts(figures) for rounds in part.values() for one in rounds]
+    parts = (getattr(figures, one.name) for one in fields(figures) if one.name not in ("cost_ms", "spawns"))
+    return [one for part in parts for rounds in part.values() for one in rounds]
+
+
+def _tls_adds_us(figures: Figures, arm: str) -> str:
+    if arm not in figures.tls:
+        return ""
+    with_us, without_us = (median(one.cpu_us for one in part[arm]) for part in (figures.tls, figures.plain))
+    return f"{with_us - without_us:.0f}"
+
+
+def _many_rows(name: str, arms: dict[str, list[Round]]) -> list[str]:
+    return [
+        _row(f"{name}: TTFT", arms, lambda one: one.ttft_ms),
+        _row("ITL", arms, lambda one: one.itl_ms),
+        _each("CPU per token event, µs", arms, lambda one: f"{one.cpu_us:.0f}"),
+        _coalesced_row(arms),
+        _each("memory per stream, KiB", arms, lambda one: f"{one.each_bytes / 1024:.0f}"),
+        _waited_row(arms),
+    ]
 
 
 def _row(name: str, arms: dict[str, list[Round]], errors_ms: Callable[[Round], Sequence[float]]) -> str:
@@ -191,12 +235,16 @@ def _cost_rows(arms: dict[str, list[Round]]) -> list[str]:
         _ratio_row("against the bare loop", arms, "floor"),
         _coalesced_row(arms),
         _each("memory per stream, KiB", arms, lambda one: f"{one.each_bytes / 1024:.0f}"),
-        _each(
-            "without a core, % of the time",
-            arms,
-            lambda one: "n/a" if one.waited_percent is None else f"{one.waited_percent:.1f}",
-        ),
+        _waited_row(arms),
     ]
+
+
+def _waited_row(arms: dict[str, list[Round]]) -> str:
+    return _each(
+        "without a core, % of the time",
+        arms,
+        lambda one: "n/a" if one.waited_percent is None else f"{one.waited_percent:.1f}",
+    )
 
 
 def _ratio_row(name: str, arms: dict[str, list[Round]], base: str) -> str:

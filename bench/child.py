@@ -81,16 +81,18 @@ def ask_llmload(client: Client, offset_ns: int, request_id: str) -> list[Any]:
     return [request_id, round(done.ttft_s * 1e9), gaps_ns, origin_ns, done.events_per_read]
 
 
-def users_of(arm: str, url: str, users: int) -> list[Ask]:
+def users_of(arm: str, url: str, users: int, *, ca_file: str | None = None) -> list[Ask]:
     """Return one function a user that sends a request of the given id."""
+    trust = shared_context(ca_file=ca_file)
     if arm == "llmload":
         around = surroundings(url)
         offset_ns = around.clock.unix_ns(0)
-        return [partial(ask_llmload, Client(open_wire(around.target.url), around), offset_ns) for _ in range(users)]
+        wires = [open_wire(around.target.url, ssl_context=trust) for _ in range(users)]
+        return [partial(ask_llmload, Client(wire, around), offset_ns) for wire in wires]
     if arm == "floor":
-        return [Floor(url).ask for _ in range(users)]
+        return [Floor(url, ca_file=ca_file).ask for _ in range(users)]
     # One TLS context for all spares the bench minutes; it has no part in what is measured here.
-    return [partial(baseline.ask, httpx.Client(verify=shared_context()), url) for _ in range(users)]
+    return [partial(baseline.ask, httpx.Client(verify=trust), url) for _ in range(users)]
 
 
 def neighbour() -> None:
@@ -102,7 +104,15 @@ def neighbour() -> None:
 
 
 def carry(
-    arm: str, url: str, *, users: int, spread_s: float, warm_s: float, window_s: float, hindered: bool
+    arm: str,
+    url: str,
+    *,
+    users: int,
+    spread_s: float,
+    warm_s: float,
+    window_s: float,
+    hindered: bool,
+    ca_file: str | None = None,
 ) -> dict[str, Any]:
     """Let users, who start evenly over `spread_s`, send request after request; measure `window_s` after `warm_s`.
 
@@ -114,7 +124,7 @@ def carry(
     resident_bytes = psutil.Process().memory_info().rss
     answers: list[list[Any]] = []
     numbers = count(1)
-    asks = users_of(arm, url, users)
+    asks = users_of(arm, url, users, ca_file=ca_file)
     begin_s = time.monotonic()
     end_s = begin_s + warm_s + window_s
 

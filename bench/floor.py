@@ -1,14 +1,16 @@
 """The floor: what a client costs at least that is written in Python on gevent.
 
 One persistent IO watcher a connection, whose callback does `recvmsg` with the kernel's stamp, feeds llhttp and decodes
-each event with orjson; the greenlet that asked is woken once, at the end of the answer. No pool, no deadlines, no TLS,
-no statistics, and of HTTP and SSE only what the mock server sends. Linux only. Knows nothing of llmload.
+each event with orjson; the greenlet that asked is woken once, at the end of the answer. No pool, no deadlines, no
+statistics, and of HTTP and SSE only what the mock server sends. Over TLS the C object that is behind Python's own TLS
+sockets reads, without stamps of the kernel. Linux only. Knows nothing of llmload.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 from itertools import groupby, pairwise
 from time import monotonic_ns, time_ns
@@ -33,7 +35,7 @@ SENT = json.dumps(BODY).encode()
 class Floor:
     """One connection, and the greenlet that asks through it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, ca_file: str | None = None) -> None:
         parts = urlsplit(url)
         head = f"POST {parts.path}/chat/completions HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(SENT)}\r\n"
         self._head = head.encode()
@@ -42,6 +44,11 @@ class Floor:
         self._parser = httptools.HttpResponseParser(self)
         self._waiter = Waiter()
         self._rest = b""
+        self._trust: Any = None
+        self._receive = self._receive_tcp
+        if parts.scheme == "https":
+            self._trust, self._receive = get_original("ssl", "SSLContext")(ssl.PROTOCOL_TLS_CLIENT), self._receive_tls
+            self._trust.load_verify_locations(ca_file)
         self._at_ns = 0
         self._ended = False
         self._arrivals_ns: list[int] = []
@@ -51,7 +58,8 @@ class Floor:
         sock = self._sock or self._connect()
         self._arrivals_ns, self._waiter, self._ended = [], Waiter(), False
         started_ns = monotonic_ns()
-        sock.send(b"%sX-Request-Id: %s\r\n\r\n%s" % (self._head, request_id.encode(), SENT))
+        send = sock.send if self._trust is None else self._tls.write
+        send(b"%sX-Request-Id: %s\r\n\r\n%s" % (self._head, request_id.encode(), SENT))
         self._waiter.get()
         reads = [(at_ns, len(list(events))) for at_ns, events in groupby(self._arrivals_ns)]
         gaps_ns = [after - before for (before, _), (after, _) in pairwise(reads)]
@@ -60,24 +68,44 @@ class Floor:
     def _connect(self) -> socket.socket:
         self._sock = sock = get_original("socket", "socket")(socket.AF_INET, socket.SOCK_STREAM)
         sock.connect(self._address)
-        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        if self._trust is not None:
+            self._tls = self._trust._wrap_socket(sock, False, self._address[0])  # gevent has replaced what is above it
+            self._tls.do_handshake()
+        sock.setblocking(False)
         self._watcher = get_hub().loop.io(sock.fileno(), 1)
         self._watcher.start(self._read)
         return sock
 
     def _read(self) -> None:
-        data, ancillary, _, _ = self._sock.recvmsg(65536, ANCILLARY_BYTES)
+        data = self._receive()
+        if data is None:
+            return
         if not data:
             self._watcher.stop()
             self._waiter.throw(ConnectionError("the server closed"))
             return
-        seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
-        self._at_ns = seconds * 1_000_000_000 + nanoseconds - WALL_AHEAD_NS
         self._parser.feed_data(data)
         if self._ended:
             self._waiter.switch(None)
+
+    def _receive_tcp(self) -> bytes | None:
+        data, ancillary, _, _ = self._sock.recvmsg(65536, ANCILLARY_BYTES)
+        if data:
+            seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
+            self._at_ns = seconds * 1_000_000_000 + nanoseconds - WALL_AHEAD_NS
+        return data
+
+    def _receive_tls(self) -> bytes | None:
+        self._at_ns = monotonic_ns()
+        try:
+            data: bytes = self._tls.read(65536)
+            while self._tls.pending():
+                data += self._tls.read(65536)
+        except ssl.SSLWantReadError:
+            return None
+        return data
 
     def on_body(self, body: bytes) -> None:
         *events, self._rest = (self._rest + body).split(b"\n\n")

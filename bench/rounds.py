@@ -35,6 +35,8 @@ class Load:
     lockstep: bool = False
     hindered: bool = False
     """A neighbour in the client's event loop blocks it most of the time, see `child.neighbour`."""
+    certificate: tuple[Path, Path] | None = None
+    """PEM files of the server's certificate and key: then it speaks TLS."""
 
     @property
     def answer_s(self) -> float:
@@ -51,6 +53,8 @@ class Load:
         """The options of `llmload mock`."""
         numbers = {"--ttft-ms": self.ttft_ms, "--itl-ms": self.itl_ms, "--tokens": self.tokens, "--seed": 1}
         options = [word for name, value in numbers.items() for word in (name, str(value))]
+        if self.certificate is not None:
+            options += ["--certificate", str(self.certificate[0]), "--key", str(self.certificate[1])]
         return [*options, "--lockstep"] if self.lockstep else options
 
 
@@ -114,8 +118,13 @@ def cost(*, clients: int, batches: int) -> dict[str, float]:
 
 
 def _client(arm: str, load: Load, url: str) -> dict[str, Any]:
-    carried: dict[str, Any] = _child(arm, {"url": url, "hindered": load.hindered, **_times(load)})
+    told = {"url": url, "hindered": load.hindered, "ca_file": _ca_file(load), **_times(load)}
+    carried: dict[str, Any] = _child(arm, told)
     return {**carried, "answers": [Answer(*row) for row in carried["answers"]]}
+
+
+def _ca_file(load: Load) -> str | None:
+    return None if load.certificate is None else str(load.certificate[0])
 
 
 def _times(load: Load) -> dict[str, Any]:
@@ -140,6 +149,7 @@ def _run_locust(arm: str, load: Load, url: str, folder: Path, *, at_once: bool =
     options = ["-u", str(load.users), "-r", str(load.users), "--host", url, "--headless", "--only-summary"]
     if arm == "llmload":
         options += ["--model", "mock", "--run-dir", str(folder), "--no-probe"]
+        options += ["--ca-file", _ca_file(load)] if load.certificate else []  # type: ignore[list-item]
     _output([sys.executable, "-m", "locust", "-f", "bench/locustfile.py", *options], {"BENCH": json.dumps(told)})
     result: dict[str, Any] = json.loads(out.read_text(encoding="ascii"))
     return result

@@ -43,7 +43,7 @@ OWNERS = {
     "flask": {"swarm"},
     "httpx": {"wire"},
     "httpcore": {"wire"},
-    "ssl": {"wire"},
+    "ssl": {"wire", "mock"},
     "sseclient": {"stream"},
     "orjson": {"protocols", "sinks"},
     "hdrh": {"metrics"},

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from llmload.cli.main import main
 from llmload.errors import SetupError
 from llmload.mock.process import MockProcess
+from tests import certificates
 from tests.rawclient import ask, connect, read, send
 
 
@@ -27,6 +29,11 @@ from tests.rawclient import ask, connect, read, send
         (["--slots", "-1"], "--slots: -1 is below 0"),
         (["--tokens", "1.5"], "--tokens: '1.5' is not a whole number"),
         (["--port", "0", "--truth", "/nowhere/truth.jsonl"], "--truth: cannot write /nowhere/truth.jsonl"),
+        (["--certificate", "/nowhere"], "--certificate and --key belong together"),
+        (
+            ["--port", "0", "--certificate", "/nowhere", "--key", "/n"],
+            "--certificate /nowhere cannot be used with --key",
+        ),
         (["--port", "70000"], "cannot listen on 127.0.0.1 port 70000"),
     ],
 )
@@ -112,3 +119,16 @@ def test_the_server_shares_no_code_with_the_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_certificate_makes_it_speak_tls() -> None:
+    """With a certificate the URL says https, answers come over TLS, and the truth holds them."""
+    certificate, key = certificates.files()
+    options = ("--ttft-ms", "0", "--itl-ms", "0", "--tokens", "3", "--certificate", str(certificate), "--key", str(key))
+    with MockProcess(*options) as mock:
+        assert mock.url.startswith("https://127.0.0.1:")
+        body = {"model": "mock", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+        with httpx.Client(verify=certificates.trusting_context(), trust_env=False) as client:
+            answer = client.post(f"{mock.url}/chat/completions", json=body).json()
+        assert answer["usage"]["completion_tokens"] == 3
+        assert [one["tokens"] for one in mock.truth()] == [3]

@@ -63,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write what was really sent when, as JSON lines; overwrites FILE",
     )
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="speak TLS with this PEM certificate")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the key of --certificate")
     parser.add_argument(
         "--keep-alive-s",
         type=int,
@@ -75,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes; return the exit code."""
     settings = settings_of(args)
+    if (args.certificate is None) != (args.key is None):
+        raise SetupError("--certificate and --key belong together", "give both, or none to speak plain HTTP")
     from llmload.mock.server import serve  # uvicorn and Starlette are needed for this command only
 
     return serve(
@@ -83,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         port=args.port,
         truth_file=args.truth,
         keep_alive_s=max(0, args.keep_alive_s),
+        certificate=(args.certificate, args.key) if args.certificate else None,
     )
 
 

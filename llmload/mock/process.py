@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from typing import Any
 
 from llmload.errors import SetupError
 
-_READY = re.compile(rb"^mock: (http://\S+/v1) ", re.MULTILINE)
+_READY = re.compile(rb"^mock: (https?://\S+/v1) ", re.MULTILINE)
 
 
 class MockProcess:
@@ -42,8 +43,11 @@ class MockProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="llmload-mock-")
         self.output = Path(self._folder.name, "output")
         """What the server printed; gone after `stop`."""
-        # No proxy from the environment: the server is on this machine.
-        self._http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        # No proxy from the environment, no certificate to check: the server is on this machine, and is ours.
+        self._http = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
+        )
         self.url = ""
         """The base URL with `/v1`, without a slash at the end."""
 

@@ -33,7 +33,9 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # uvloop gathers writes until the end of a turn of the loop, unless more is buffered than this limit.
         # With many streams that is milliseconds after the stamp; with 0 the kernel gets the bytes at once.
-        transport.set_write_buffer_limits(high=0)
+        # Not under TLS: there uvloop would never say that the buffer is empty again.
+        if transport.get_extra_info("sslcontext") is None:
+            transport.set_write_buffer_limits(high=0)
         super().connection_made(transport)
 
     def on_message_begin(self) -> None:
@@ -60,16 +62,25 @@ class _OnlyBugs(logging.Filter):
         return error is not None and not isinstance(error, asyncio.CancelledError)
 
 
-def serve(settings: Settings, *, host: str, port: int, truth_file: Path | None, keep_alive_s: int) -> int:
+def serve(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    truth_file: Path | None,
+    keep_alive_s: int,
+    certificate: tuple[Path, Path] | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT and return 0; open streams are cut.
 
     Args:
         port: 0 takes a free one, which the ready line on stdout names.
         truth_file: is overwritten; one JSON record a line, complete when the server has stopped.
         keep_alive_s: how long an idle connection stays open.
+        certificate: PEM files of the certificate and its key: then it speaks TLS.
 
     Raises:
-        SetupError: the address is taken or unknown, or the file cannot be written.
+        SetupError: the address is taken or unknown, or a file cannot be written or read.
     """
     with ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
@@ -93,11 +104,16 @@ def serve(settings: Settings, *, host: str, port: int, truth_file: Path | None, 
             callback_notify=flush,
             timeout_notify=1,
             backlog=BACKLOG,
+            ssl_certfile=certificate and certificate[0],
+            ssl_keyfile=certificate and certificate[1],
         )
+        _load_certificate(config)
         logging.getLogger("uvicorn.error").addFilter(_OnlyBugs())
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
-        server = _Server(config, f"mock: http://{shown}:{bound_port}/v1 {settings.line()}")
+        server = _Server(
+            config, f"mock: {'https' if certificate else 'http'}://{shown}:{bound_port}/v1 {settings.line()}"
+        )
         _stop_on_signals(server)
         _allow_many_connections()
         server.run(sockets=[listener])
@@ -105,6 +121,17 @@ def serve(settings: Settings, *, host: str, port: int, truth_file: Path | None, 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return 0
+
+
+def _load_certificate(config: uvicorn.Config) -> None:
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise SetupError(
+            f"--certificate {config.ssl_certfile} cannot be used with --key {config.ssl_keyfile} "
+            f"({error.strerror or error})",
+            "name two PEM files that belong together",
+        ) from error
 
 
 def _stop_on_signals(server: uvicorn.Server) -> None:
