@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         port = str(_free_port())
         command = [
             str(Path(sys.executable).with_name("locust")),
-            "-f", _locustfile(folder), "--headless", "--only-summary",
+            "-f", _locustfile(folder), "--headless",
             "--host", mock.url, "--model", "mock", "--max-tokens", "64", "--run-dir", args.run_dir,
             "-u", str(args.users), "-r", str(args.users), "-t", f"{args.seconds}s",
             "--processes", str(args.processes), "--master-port", port, "--master-bind-port", port,

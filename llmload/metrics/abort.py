@@ -7,27 +7,18 @@ it cannot hold before the run is that old. What has no value (an error rate whil
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from llmload.errors import SetupError
-from llmload.metrics.definitions import TICKS_PER_UNIT, metric
-from llmload.metrics.histogram import Histogram
 from llmload.metrics.objective import HOLDS, Objective, Op
 from llmload.metrics.objectives import parse_objectives
+from llmload.metrics.recent import Recent
 from llmload.metrics.tally import Tallies
 
 _RULE = re.compile(r"(?P<objective>.*?)\s+for\s+(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|min)?\s*", re.I | re.S)
 _OPPOSITE: dict[Op, Op] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_RATES = {
-    "request_throughput": ("ok",),
-    "output_throughput": ("output_tokens_ok",),
-    "input_throughput": ("input_tokens_ok",),
-    "total_throughput": ("output_tokens_ok", "input_tokens_ok"),
-    "served_throughput": ("output_tokens_ok", "output_tokens_failed", "output_tokens_cancelled"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +66,12 @@ class Watch:
 
     def __init__(self, rules: Iterable[Rule], *, started_at_s: float) -> None:
         self._started_at_s = started_at_s
-        self._windows = [(rule, _Window(rule)) for rule in rules]
+        self._windows = [(rule, _window(rule)) for rule in rules]
 
     def take(self, tallies: Tallies, at_s: float) -> None:
         """Take what has ended since the last call."""
         for _, window in self._windows:
-            window.add(tallies, at_s)
+            window.take(tallies, at_s)
 
     def breach(self, now_s: float) -> dict[str, Any] | None:
         """Return the verdict of the first rule that holds now, shaped like one of `Objective.judge`; else None."""
@@ -97,49 +88,7 @@ class Watch:
         return None
 
 
-class _Window:
-    """What ended in the last seconds of a rule, one entry a report."""
-
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
-        self._parts: deque[tuple[float, Counter[str], Histogram | None]] = deque()
-
-    def add(self, tallies: Tallies, at_s: float) -> None:
-        scope, name = self._rule.condition.scope, self._rule.condition.metric
-        for (scenario, model, step), tally in tallies.by_key.items():
-            if (scope.scenario or scenario, scope.model or model, scope.step or step) == (scenario, model, step):
-                self._parts.append((at_s, tally.counts, tally.histograms.get(name)))
-
-    def section(self, now_s: float) -> dict[str, Any]:
-        """Return a section of a summary of what is left in the window; rates are per second of it."""
-        condition, seconds = self._rule.condition, self._rule.seconds
-        while self._parts and self._parts[0][0] <= now_s - seconds:
-            self._parts.popleft()
-        counts: Counter[str] = Counter()
-        for _, part, _ in self._parts:
-            counts.update(part)
-        ledger = {outcome: counts[outcome] for outcome in ("ok", "failed", "cancelled")}
-        ended = sum(ledger.values())
-        return {
-            "ledger": ledger,
-            "throughput": {name: sum(counts[one] for one in summed) / seconds for name, summed in _RATES.items()},
-            "goodput": {
-                "share": counts["good"] / ended if ended else None,
-                "rate": counts["good"] / seconds,
-                "started": ended,
-            },
-            "metrics": {} if condition.statistic is None else {condition.metric: self._distribution()},
-        }
-
-    def _distribution(self) -> dict[str, Any]:
-        condition = self._rule.condition
-        merged = Histogram(TICKS_PER_UNIT[metric(condition.metric).unit])
-        for _, _, histogram in self._parts:
-            if histogram is not None:
-                merged.merge(histogram)
-        row: dict[str, Any] = {"n": merged.n}
-        if condition.percentile is not None:
-            row[str(condition.statistic)] = merged.percentile(condition.percentile)
-        elif condition.statistic != "n":
-            row[str(condition.statistic)] = getattr(merged, str(condition.statistic))
-        return row
+def _window(rule: Rule) -> Recent:
+    condition = rule.condition
+    wanted = {} if condition.statistic is None else {condition.metric: (condition.statistic,)}
+    return Recent(rule.seconds, wanted, scope=condition.scope)

@@ -150,6 +150,13 @@ OPTIONS = (
         joins=True,
     ),
     Option("--strict", None, False, "A run whose client was the limit is not valid: exit code 4"),
+    Option(
+        "--quiet",
+        None,
+        False,
+        "Show no progress: neither the block on a terminal nor a line each 10 s in a log, nor Locust's table",
+        in_web=False,
+    ),
     # how the load changes
     Option("--warmup", "DURATION", "0", "Requests that start within so long are recorded, but not measured; 0: none"),
     Option(

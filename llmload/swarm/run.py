@@ -15,12 +15,16 @@ from llmload.metrics.abort import Rule, Watch
 from llmload.metrics.arrivals import merged
 from llmload.metrics.histogram import Histogram
 from llmload.metrics.ledger import Ledger
+from llmload.metrics.recent import Recent
 from llmload.metrics.steps import WARMUP, is_measured
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.sinks.record import RunRecord
 from llmload.swarm.limits import Limits
 from llmload.swarm.phases import Phases
+
+RECENT_S = 10.0
+"""What the progress of a run looks at."""
 
 log = logging.getLogger("llmload")
 
@@ -91,6 +95,7 @@ class Run:
         self._exceptions = exceptions
         self._lags = Histogram(1_000_000)
         self._problems: list[str] = []
+        self.recent = Recent(RECENT_S, dict.fromkeys(("ttft_s", "itl_s"), ("p50", "p95")))
         self._watch = Watch(abort_on, started_at_s=now_s())
         self._about: dict[str, Any] = {**about, "started_at": now_s()}
         self._steady_from: float | None = None
@@ -102,6 +107,11 @@ class Run:
     @property
     def id(self) -> str:
         return str(self._about["id"])
+
+    @property
+    def started_at(self) -> float:
+        """When it began, unix seconds."""
+        return float(self._about["started_at"])
 
     @property
     def ledger(self) -> Ledger:
@@ -194,8 +204,19 @@ class Run:
         self.limits.take(report)
         self.phases.take(report)
         self.tallies.merge(report["tallies"])
-        self._watch.take(report["tallies"], self._now_s())
+        for window in (self.recent, self._watch):
+            window.take(report["tallies"], self._now_s())
         self.record.write(report["completions"])
+
+    @property
+    def client(self) -> dict[str, float | None]:
+        """Lag of the event loops over all members, and CPU of the busiest."""
+        cpus = [one.cpu_percent_max for one in self.members.values() if one.cpu_percent_max is not None]
+        return {
+            "lag_p99_s": self._lags.percentile(99),
+            "lag_max_s": self._lags.max,
+            "cpu_percent_max": max(cpus, default=None),
+        }
 
     def save(self) -> None:
         """Write run.json as it stands now."""
@@ -216,14 +237,7 @@ class Run:
             "prompts_served": served,
             "prompts_repeated": repeats,
             "workers": {name: member.shown() for name, member in sorted(self.members.items())},
-            "client": {
-                "lag_p99_s": self._lags.percentile(99),
-                "lag_max_s": self._lags.max,
-                "cpu_percent_max": max(
-                    (one.cpu_percent_max for one in self.members.values() if one.cpu_percent_max is not None),
-                    default=None,
-                ),
-            },
+            "client": self.client,
             "record_lost": self.record.lost,
             "exceptions": self._exceptions(),
         }

@@ -27,6 +27,7 @@ from llmload.swarm.fitting import fit_users
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
 from llmload.swarm.plan import Plan, UserClass
+from llmload.swarm.progress import ProgressView
 from llmload.swarm.run import Run
 from llmload.swarm.setup import Setup
 from llmload.swarm.shares import Shares
@@ -85,6 +86,7 @@ class Session:
         self.workers: Workers | WorkerSide | None = None
         self.ending = Ending(self)
         self.phases: PhaseSwitch
+        self.progress = ProgressView(self)
         environment.llmload = self  # type: ignore[attr-defined]
 
     # before a run
@@ -114,6 +116,7 @@ class Session:
             shared_context()
             return
         fit_users(self)
+        self.progress.open()
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
         shapes.choose(self, self.setup.load)
@@ -272,6 +275,7 @@ class Session:
         self.ended.clear()
         if self.plan is not None and not self.is_worker:
             self.phases.run_began(self.plan.load.warmup_s)
+            self.progress.run_began()
 
     def set_step(self, step: str | None, **facts: Any) -> None:
         """Label what starts from now on in all processes; see `PhaseSwitch.set`."""
@@ -290,6 +294,7 @@ class Session:
             return
         if self.run is not None:
             self._take_local(final=True)
+            self.progress.run_ended()
             self.run.freeze()
             log.info("Run %s has ended: %s", self.run.id, self.run.record.path)
             if self.web_ui is not None:
