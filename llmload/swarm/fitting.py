@@ -32,6 +32,7 @@ def fit_users(session: Session) -> None:
     """
     options = session.setup.options
     arrivals = read_arrivals(options)
+    check_cap(arrivals, max(1, options.get("expect_workers") or 1, options.get("processes") or 1))
     flag = "--rate" if arrivals.rate is not None else "--trace" if arrivals.trace is not None else None
     if flag is None:
         return
@@ -45,6 +46,18 @@ def fit_users(session: Session) -> None:
     parsed["num_users"] = users
     if parsed.get("spawn_rate") is None:
         parsed["spawn_rate"] = min(float(users), MAX_SPAWN_RATE)
+
+
+def check_cap(arrivals: ArrivalSettings, workers: int) -> None:
+    """See that the limit of requests in flight leaves every worker something.
+
+    Raises:
+        SetupError: it does not.
+    """
+    if arrivals.max_in_flight is not None and arrivals.max_in_flight < workers:
+        raise SetupError(
+            f"--max-in-flight {arrivals.max_in_flight} is shared by {workers} workers", "give each one at least"
+        )
 
 
 def _check(flag: str, arrivals: ArrivalSettings, options: Mapping[str, Any], *, has_shape: bool) -> None:

@@ -22,6 +22,7 @@ from llmload.sinks.calibration import held_events_per_second
 from llmload.sinks.record import RunRecord, new_run_id
 from llmload.surroundings import WallClock
 from llmload.swarm.about import about_run
+from llmload.swarm.fitting import check_cap
 from llmload.swarm.load import Load
 from llmload.swarm.plan import Plan
 from llmload.swarm.run import Run
@@ -46,6 +47,7 @@ def start(session: Session) -> None:
     plan = session.plan = session.setup.plan(session.setup.options)
     if session.is_worker:
         _check_worker(plan, shared)
+    check_cap(plan.arrivals, len(shared["members"]))
     shared["prompts"], shared["version"] = plan.fingerprints, llmload.__version__
     options["llmload_run"] = shared
     session.around.clear()
