@@ -1,6 +1,6 @@
 """Step labels, and what of a run is not measured: warm-up and settling are recorded, said, and left out."""
 
-from llmload.metrics.steps import is_measured, is_settling, settling, step_label
+from llmload.metrics.steps import is_measured, is_settling, level_of, settling, step_label
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.reports.text import render
@@ -25,6 +25,16 @@ def test_labels_say_level_round_and_settling():
     assert [is_measured(step) for step in (None, "warmup", "50", "50#2", "50#2~settle")] == [
         True, False, True, True, False,
     ]  # fmt: skip
+    assert [level_of(step) for step in ("50", "0.5#2", "50#2~settle", "warmup", None)] == [50, 0.5, 50, None, None]
+
+
+def test_the_longest_hold_of_stages_is_the_steady_part():
+    """Rates are those of the hold, and say so."""
+    rows = [at(second, e2e_s=0.5, closed_s=0.5, output_tokens=40) for second in range(20)]
+    run = {"steady_from": T0_S + 5.2, "steady_to": T0_S + 15, "steady_users": 50.0, "stopped_at": T0_S + 20}
+    window = summary_of(*rows, **run)["throughput"]["steady"]["window"]
+    assert (window["from"], window["to"]) == (T0_S + 6, T0_S + 15)
+    assert window["definition"] == "whole seconds of the longest time at one number of users, 50"
 
 
 def test_a_cold_start_is_recorded_but_not_measured():

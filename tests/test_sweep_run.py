@@ -114,3 +114,18 @@ def test_contradictions_are_said_before_any_load(tmp_path, mock, args, said):
     assert locust.code == 2
     assert f"llmload: {said}" in locust.text
     assert mock.truth() == []
+
+
+def test_a_prompt_sweep_sends_prompts_of_its_lengths(tmp_path, mock):
+    """DAT-06: planned and counted lengths stand side by side, and no two prompts begin alike."""
+    args = ("--sweep-prompt-tokens", "64,640", "--step-time", "2s", "--settle", "0", "-u", 2)
+    locust = run_locust(tmp_path, "--host", mock.url, "--model", "mock", *args)
+    assert locust.code == 0, locust.text
+    check_ledger(locust)
+    sweep, lines = locust.summary["sweep"], locust.completions
+    assert (sweep["axis"], [one["users"] for one in sweep["steps"]]) == ("prompt_tokens", [2, 2])
+    for line in lines:
+        planned = int(line["prompt"].removeprefix("synthetic:"))
+        assert line["step"].partition("~")[0] == str(planned)
+        assert line["input_tokens"] == pytest.approx(planned, rel=0.15)
+    assert re.search(r"^64 +\d\d\.\d\d ", locust.text, re.MULTILINE), locust.text

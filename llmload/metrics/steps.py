@@ -26,6 +26,19 @@ def step_label(level: float, round_: int | None = None) -> str:
     return f"{level:g}" if round_ is None else f"{level:g}#{round_}"
 
 
+def level_of(step: str | None) -> float | None:
+    """Return the level of a step's label, settling or not; None of what is no step.
+
+    >>> level_of("50#2~settle")
+    50.0
+    """
+    text = (step or "").removesuffix(_SETTLE).partition("#")[0]
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def settling(label: str) -> str:
     """Return the label of the time in which a step settles."""
     return label + _SETTLE

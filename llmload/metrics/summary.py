@@ -131,13 +131,17 @@ def _be_strict(summary: dict[str, Any], run: Mapping[str, Any]) -> None:
         summary["run"]["reasons"].append(f"the client was the limit ({client['why']}; --strict)")
 
 
+_COURSES = ("stages", "sweep", "sweep_prompt_tokens", "find_capacity")
+
+
 def _load(run: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked of whom, in a few words; None where the run does not say."""
     settings, locust = run.get("settings") or {}, run.get("locust") or {}
     return {
         "targets": sorted(set((run.get("targets") or {}).values())),
         "model": settings.get("model"),
-        "users": locust.get("num_users"),
+        "users": None if settings.get("stages") or settings.get("sweep") else locust.get("num_users"),
+        "course": next((f"{name} {settings[name]}" for name in _COURSES if settings.get(name)), None),
         "max_tokens": settings.get("max_tokens"),
         "stream": settings.get("stream"),
         "insecure": settings.get("insecure"),

@@ -19,7 +19,8 @@ ROW = (
     "success_rate", "input_tokens",
 )  # fmt: skip
 """What is told of every round, and as median with its spread of every level. `user_tps` is the median over requests
-of 1 / TPOT, what one reader saw; `input_tokens` the mean that the server counted."""
+of 1 / TPOT, what one reader saw; `input_tokens` the mean that the server counted. In an open loop latencies count from
+the intended start."""
 
 
 def sweep_of(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -38,7 +39,7 @@ def sweep_of(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "axis": axis,
         "steps": levels,
-        "knee": _knee(levels) if axis != "prompt_tokens" else {"level": None, "reason": "the prompt's length has none"},
+        "knee": _knee(levels) if axis != "prompt_tokens" else {"level": None, "reason": "a prompt's length has none"},
         "recommended": _recommended(levels, [one.text for one in steps.objectives]),
     }
 
@@ -63,15 +64,17 @@ def _where(phase: Mapping[str, Any]) -> dict[str, Any]:
 def row(section: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the values of `ROW` of one step."""
     metrics, rates, ledger = section["metrics"], section["throughput"], section["ledger"]
+    from_intended = metrics["e2e_intended_s"]["n"] > 0
+    e2e, ttft = (metrics[f"{name}_intended_s" if from_intended else f"{name}_s"] for name in ("e2e", "ttft"))
     ended = ledger["ok"] + ledger["failed"]
     return {
         "request_throughput": rates["request_throughput"],
         "output_throughput": rates["output_throughput"],
-        "e2e_mean_s": metrics["e2e_s"]["mean"],
-        "e2e_p99_s": metrics["e2e_s"]["p99"],
+        "e2e_mean_s": e2e["mean"],
+        "e2e_p99_s": e2e["p99"],
         "user_tps": metrics["output_tps"]["p50"],
-        "ttft_p50_s": metrics["ttft_s"]["p50"],
-        "ttft_p99_s": metrics["ttft_s"]["p99"],
+        "ttft_p50_s": ttft["p50"],
+        "ttft_p99_s": ttft["p99"],
         "success_rate": ledger["ok"] / ended if ended else None,
         "input_tokens": metrics["input_tokens"]["mean"],
     }

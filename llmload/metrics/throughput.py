@@ -14,6 +14,7 @@ from llmload.metrics.tally import Tally
 
 STEADY = "whole seconds from the end of spawning to the stop"
 AFTER_WARMUP = "whole seconds from the end of spawning and of the warm-up to the stop"
+HOLD = "whole seconds of the longest time at one number of users, {:g}"
 WHOLE = "from the first start to the last end of a request"
 MEASURED = "from the first start to the last end of a measured request"
 
@@ -44,7 +45,7 @@ def throughput(tally: Tally, run: Mapping[str, Any], *, everything: Tally | None
 def _steady(tally: Tally, run: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
     """Rates from the per-second sums; tokens count where they arrived, requests and prompts where they
     ended."""
-    from_s, to_s, warm_s = run.get("steady_from"), run.get("stopped_at"), measured_from(run)
+    from_s, to_s, warm_s = run.get("steady_from"), run.get("steady_to", run.get("stopped_at")), measured_from(run)
     if run.get("steady_missing"):
         return None, str(run["steady_missing"])
     if from_s is None:
@@ -58,6 +59,8 @@ def _steady(tally: Tally, run: Mapping[str, Any]) -> tuple[dict[str, Any] | None
         return None, "less than one whole second lay between the end of spawning and the stop"
     sums, first, end = found
     definition = STEADY if warm_s is None else AFTER_WARMUP
+    if run.get("steady_users") is not None:
+        definition = HOLD.format(run["steady_users"])
     return {"window": _window(first, end, end - first, definition), **rates(sums, end - first)}, None
 
 

@@ -60,7 +60,9 @@ def render_sweep(sweep: Mapping[str, Any] | None) -> Iterator[str]:
         return
     axis, columns = sweep["axis"], _columns(sweep["axis"])
     rounds = max(len(level["rounds"]) for level in sweep["steps"])
-    yield "sweep, times in ms" + (f", medians of {rounds} rounds, ± half of what they span" if rounds > 1 else "")
+    intended = " from the intended start" if axis == "rate" else ""
+    spread = f", medians of {rounds} rounds, ± half of what they span" if rounds > 1 else ""
+    yield f"sweep, times in ms{intended}{spread}"
     yield head(axis)
     for level in sweep["steps"]:
         middle = level["median"]
@@ -68,7 +70,10 @@ def render_sweep(sweep: Mapping[str, Any] | None) -> Iterator[str]:
         yield _line(f"{level['level']:g}", cells, level["client"]["verdict"])
         if len(level["rounds"]) > 1:
             yield _line("", [_spread(middle[name]) for name in columns], "")
-    yield from _knee(sweep["knee"])
+    if axis == "prompt_tokens":
+        yield "  (prompt: as planned; tokens: the mean that the server counted, its chat template included)"
+    else:
+        yield from _knee(sweep["knee"])
     yield from _recommended(sweep["recommended"], AXES[axis])
 
 

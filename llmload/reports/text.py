@@ -85,6 +85,7 @@ def _verdict(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _load(load: Mapping[str, Any]) -> str:
     parts = [
+        load["course"] and load["course"].replace("_", " "),
         None if load["users"] is None else f"{load['users']:,} users",
         load["model"] and f"model {load['model']}",
         None if load["max_tokens"] is None else f"at most {load['max_tokens']:,} tokens",

@@ -18,8 +18,10 @@ from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
 from llmload.metrics.goodput import Goodput, parse_goodput
+from llmload.metrics.steps import level_of
 from llmload.pacing.arrivals import Arrivals, Model, processes_for
 from llmload.pacing.course import course_of
+from llmload.pacing.sweep import Sweep
 from llmload.pacing.think import ThinkTime, parse_think_time
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
@@ -28,6 +30,7 @@ from llmload.swarm.arriving import Arrival
 from llmload.target import Target
 from llmload.wire.deadlines import Keeper
 from llmload.wire.tls import Context, shared_context
+from llmload.workload.lengths import PromptLengths
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
 from llmload.workload.source import PromptSource, Unique
 from llmload.workload.trace import Trace, load_trace
@@ -114,6 +117,7 @@ class Plan:
         self.settings: Settings = read_settings({**options, "model": options.get("model") or fallback}, environ)
         self.load: LoadSettings = read_load(options)
         self.course = course_of(self.load)
+        self.lengths: PromptLengths | None = None
         self.protocol = OpenAIChat(ask_usage=self.settings.ask_usage, max_tokens_field=self.settings.max_tokens_field)
         self.think_time: ThinkTime = parse_think_time(self.settings.think_time)
         self.goodput: Goodput | None = parse_goodput(options.get("goodput"))
@@ -188,6 +192,15 @@ class Plan:
             for path, (prompts, _) in self._prompts.items()
         }
         self._random = random.Random(f"{self.settings.seed}/{worker_index}")
+        if isinstance(self.course, Sweep) and self.course.axis == "prompt_tokens":
+            key = f"{self.settings.seed}/{run_id}/{worker_index}"
+            self.lengths = PromptLengths(self.course.levels[0], key=key)
+
+    def begin_step(self, step: str | None) -> None:
+        """Take what a step means for requests: the length of their prompts."""
+        level = level_of(step)
+        if self.lengths is not None and level is not None:
+            self.lengths.tokens = int(level)
 
     def _unique(self, path: str | None) -> Unique:
         chosen = self.settings.unique_prompts
@@ -246,7 +259,7 @@ class Plan:
             messages = ({"role": "user", "content": prompt},)
         if messages is None:
             wanted = None if arrival is None else arrival.prompt
-            dealt = wanted or self._sources[self._path(cls)].next()
+            dealt = wanted or (self.lengths or self._sources[self._path(cls)]).next()
             messages, name, traced = dealt.messages, dealt.id, arrival if wanted else None
 
         if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):

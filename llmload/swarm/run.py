@@ -160,6 +160,11 @@ class Run:
         """No part of this run is steady."""
         self._steady_from, self._steady_missing = None, why
 
+    def held(self, from_s: float, to_s: float, users: float) -> None:
+        """The load stayed the same from one moment to another, unix seconds: that is the steady part."""
+        self._steady_from, self._steady_missing = from_s, None
+        self.say(steady_to=to_s, steady_users=users)
+
     def say(self, **facts: Any) -> None:
         """Add something to `run.json`."""
         self._about.update(facts)

@@ -19,7 +19,7 @@ from llmload.metrics.steps import settling
 from llmload.pacing.course import CapacitySearch
 from llmload.pacing.sweep import Step
 from llmload.reports.sweep import head, step_row
-from llmload.swarm.stepping import Stepping, await_step
+from llmload.swarm.stepping import Stepping, await_step, axis_of
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
@@ -56,6 +56,7 @@ class Seeking:
         self._course = course
         self._objectives = sought(course)
         self._stepping = Stepping(session)
+        self._axis = axis_of(session)
         self._times: Counter[int] = Counter()
         self._until_s = time.monotonic() + course.time_s
 
@@ -63,7 +64,7 @@ class Seeking:
         """Measure level after level until the search ends or the time is up."""
         search, course = Search(limit=self._course.limit), self._course
         log.info("Looking for the capacity under %s, for at most %.0f s", course.objectives, course.time_s)
-        log.info("%s", head("users"))
+        log.info("%s", head(self._axis))
         while (level := search.next()) is not None:
             if time.monotonic() + course.step_s > self._until_s and self._times:
                 self._end("time")
@@ -75,7 +76,7 @@ class Seeking:
         """Hold a level once and return whether it met the objectives."""
         self._times[level] += 1
         course, step = self._course, Step(level, self._times[level], level)
-        facts = {"course": "capacity", "axis": "users"}
+        facts = {"course": "capacity", "axis": self._axis}
         label = self._stepping.hold(step, **facts, settle_s=course.settle_s, measured_s=course.measured_s)
         self._session.set_step(settling(label), **facts, level=level, users=level)
         section = await_step(
@@ -89,7 +90,7 @@ class Seeking:
         if section is not None and self._session.run is not None:
             self._session.run.phases.judge(label, verdict)
             said = "holds" if verdict["held"] else "misses " + "; ".join(verdict["misses"])
-            log.info("%s  %s", step_row("users", label, section), said)
+            log.info("%s  %s", step_row(self._axis, label, section), said)
         return bool(verdict["held"])
 
     def _end(self, end: End) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SPAWN_RATE = 100.0
 """Users started or stopped per second and worker where a shape jumps; Locust warns of more."""
 
+UNTIL_THERE_S = 2.0
+"""So long after the beginning of a hold its users are there: Locust asks once a second, and workers answer."""
 TICK_S = 1.0
 """How often Locust asks."""
 
@@ -76,7 +78,17 @@ class StagesShape(_Shape):
             gevent.sleep(left_s)
         if self.session.run is not None:
             self.session.run.stopping("the end of the stages")
+            self._mark_steady(course)
         return None
+
+    def _mark_steady(self, course: Stages) -> None:
+        """Mark the longest hold, less the time until its users are there, as the steady part of the run."""
+        holds = [(end_s - from_s, from_s + UNTIL_THERE_S, end_s, users) for from_s, end_s, users in course.holds()]
+        longest = max(holds, default=None)
+        if longest is not None and longest[0] > UNTIL_THERE_S and self.session.run is not None:
+            _, from_s, end_s, users = longest
+            started_s = self.session.setup.clock.now_s() - self.get_run_time()
+            self.session.run.held(started_s + from_s, started_s + end_s, users)
 
 
 class OptionStages(StagesShape):
@@ -103,7 +115,7 @@ class StepsShape(_Shape):
 def why_unsteady(shape: Any) -> str:
     """Return why a run under a load shape has no steady part, in a few words."""
     if isinstance(shape, StepsShape):
-        return "the number of users was swept; each step has a window of its own"
+        return "the load went in steps; each has a window of its own"
     return "a load shape changed the number of users"
 
 

@@ -107,7 +107,7 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
     session.lag.start()
     run_id, held = str(shared["id"]), held_events_per_second()
     session.load = Load(session.environment, run_id=run_id, worker=name, lag=session.lag, held_events_per_second=held)
-    session.load.set_step(shared.get("step"))
+    session.phases.label(shared.get("step"))
     if plan.any_open:
         session.load.schedule = _schedule(session, plan, shared, place=index)
 

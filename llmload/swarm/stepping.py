@@ -51,6 +51,11 @@ def await_step(
     return steps.section([one for one in about["phases"] if one["step"] == label])
 
 
+def axis_of(session: Session) -> str:
+    """Return what a number of users is in this run: of open-loop users it is the rate."""
+    return "rate" if session.setup.plan(session.setup.options).any_open else "users"
+
+
 class Stepping:
     """The steps of one run."""
 
@@ -60,16 +65,15 @@ class Stepping:
 
     def sweep(self, sweep: Sweep) -> None:
         """Hold every level of a sweep."""
+        axis = axis_of(self._session) if sweep.axis == "users" else sweep.axis
         log.info(
-            "Sweep over %s: %s%s, about %.0f s", sweep.axis, ", ".join(map(str, sweep.levels)),
+            "Sweep over %s: %s%s, about %.0f s", axis.replace("_", " "), ", ".join(map(str, sweep.levels)),
             f" in {sweep.rounds} rounds" if sweep.rounds > 1 else "", sweep.duration_s,
         )  # fmt: skip
-        log.info("%s", head(sweep.axis))
+        log.info("%s", head(axis))
         for step in sweep.steps():
-            label = self.hold(
-                step, course="sweep", axis=sweep.axis, settle_s=sweep.settle_s, measured_s=sweep.measured_s
-            )
-            gevent.spawn(self._tell, label, sweep.axis)
+            label = self.hold(step, course="sweep", axis=axis, settle_s=sweep.settle_s, measured_s=sweep.measured_s)
+            gevent.spawn(self._tell, label, axis)
         if self._session.run is not None:
             self._session.run.stopping("the end of the sweep")
 

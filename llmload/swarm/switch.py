@@ -41,10 +41,15 @@ class PhaseSwitch:
         # a worker that joins later reads it with the options that its spawn message carries
         shared = vars(session.environment.parsed_options)["llmload_run"]
         shared["step"] = step
-        if session.load is not None:
-            session.load.set_step(step)
+        self.label(step)
         if isinstance(session.workers, Workers):
             session.runner.send_message("llmload_step", {"run": shared["id"], "step": step})
+
+    def label(self, step: str | None) -> None:
+        """Label what starts from now on in this process."""
+        if self._session.load is not None and self._session.plan is not None:
+            self._session.load.set_step(step)
+            self._session.plan.begin_step(step)
 
     def run_began(self, warmup_s: float | None) -> None:
         """Begin a run, with its warm-up where there is one."""
@@ -68,4 +73,4 @@ class PhaseSwitch:
     def _on_step(self, environment: Any, msg: Any, **_: Any) -> None:
         load = self._session.load
         if load is not None and load.run_id == msg.data["run"]:
-            load.set_step(msg.data["step"])
+            self.label(msg.data["step"])
