@@ -1,5 +1,5 @@
-"""The run directory: `run.json`, `completions.jsonl` and `summary.json`, written as the run goes and read
-back.
+"""The run directory: `run.json`, `completions.jsonl`, `series.jsonl` and `summary.json`, written as the run goes and
+read back.
 
 Files only; no network, no clock. docs/record.md describes the files. Everything is ASCII: a lone surrogate in
 a message survives as its JSON escape, and no locale matters.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,16 +18,15 @@ from typing import Any
 
 from llmload.errors import RecordError, SetupError
 from llmload.records import Completion
+from llmload.sinks.lines import Lines
+from llmload.sinks.points import EVENT, WORKER, Point
 
 log = logging.getLogger("llmload")
 
 RUN_SCHEMA = "llmload.run/1"
 COMPLETION_SCHEMA = "llmload.completion/1"
 
-RUN_FILE, COMPLETIONS_FILE, SUMMARY_FILE = "run.json", "completions.jsonl", "summary.json"
-
-BUFFER_BYTES = 1 << 20
-"""Lines are kept back up to this size between two calls of `flush`."""
+RUN_FILE, COMPLETIONS_FILE, SUMMARY_FILE, SERIES_FILE = "run.json", "completions.jsonl", "summary.json", "series.jsonl"
 
 _REQUIRED = ("id", "scenario", "model", "worker", "started_unix_ns", "outcome")
 
@@ -39,7 +37,7 @@ def new_run_id(now_unix_s: float, random: Random) -> str:
 
 
 class RunRecord:
-    """Writes one run directory.
+    """Writes one run directory: a sink that loses nothing as long as the disk holds.
 
     Called by the process that owns the run, from one greenlet at a time. Once created it never raises: what
     could not be written is counted in `lost`, and the first reason is kept in `error`. It may block for as
@@ -49,17 +47,28 @@ class RunRecord:
         path: an existing directory.
     """
 
+    name = "record"
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.written = 0
-        """Lines that are whole in the file."""
-        self.lost = 0
+        self._completions = Lines(path / COMPLETIONS_FILE)
+        self._series = Lines(path / SERIES_FILE)
+        self._error: str | None = None
+
+    @property
+    def written(self) -> int:
+        """Completions that are whole in their file."""
+        return self._completions.written
+
+    @property
+    def lost(self) -> int:
         """Completions that are not, and never will be."""
-        self.error: str | None = None
-        self._lines: list[bytes] = []
-        self._size = 0
-        self._torn = False
-        self._file: int | None = os.open(path / COMPLETIONS_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return self._completions.lost
+
+    @property
+    def error(self) -> str | None:
+        """The first thing that could not be written; None while all is well."""
+        return self._completions.error or self._series.error or self._error
 
     @staticmethod
     def check(run_dir: Path | str) -> None:
@@ -97,68 +106,41 @@ class RunRecord:
         """Replace `summary.json`. Returns whether it was written."""
         return self._replace(SUMMARY_FILE, summary)
 
-    def write(self, completions: Sequence[Mapping[str, Any]]) -> None:
-        """Append completions, as dicts of `Completion.to_dict`."""
-        for completion in completions:
-            try:
-                line = json.dumps(completion, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-            except (TypeError, ValueError) as error:
-                self._lose(1, error)
-                continue
-            self._lines.append(line)
-            self._size += len(line)
-        if self._size >= BUFFER_BYTES:
-            self.flush()
+    def describe(self) -> str:
+        """See `Sink.describe`."""
+        return str(self.path)
+
+    def start(self, run_id: str) -> None:
+        """See `Sink.start`."""
+
+    def write(self, completions: Sequence[Mapping[str, Any]], points: Sequence[Point] = ()) -> None:
+        """Append completions, as dicts of `Completion.to_dict`, and those points that do not follow from them."""
+        self._completions.add(completions)
+        self._series.add(point.to_dict() for point in points if point.measurement in (WORKER, EVENT))
 
     def flush(self) -> None:
         """Hand everything to the operating system; a process that is killed after this loses nothing of
         it."""
-        lines, self._lines, self._size = self._lines, [], 0
-        if self._is_gone():
-            self.lost += self.written
-            self.written = 0
-            self._lose(len(lines), FileNotFoundError(f"{COMPLETIONS_FILE} was removed"))
-            return
-        if not lines:
-            return
-        # After a torn line a line end comes first, so that only the torn one is broken.
-        head = b"\n" if self._torn else b""
-        data = head + b"".join(lines)
-        done, error = self._append(data)
-        self._torn = data[done - 1 : done] != b"\n" if done else self._torn
-        whole = data.count(b"\n", len(head), max(done, len(head)))
-        self.written += whole
-        if error is not None:
-            self._lose(len(lines) - whole, error)
+        self._completions.flush()
+        self._series.flush()
 
-    def _is_gone(self) -> bool:
-        """Whether the file was removed: writes to it still succeed, but nobody will ever read them."""
-        try:
-            return self._file is not None and os.fstat(self._file).st_nlink == 0
-        except OSError:
-            return True
+    def stop(self, bound_s: float) -> None:
+        """See `Sink.stop`: nothing more comes after this but `run.json` and `summary.json`."""
+        self.close()
 
     def close(self) -> None:
         """Flush and close. Calling it again does nothing; what is written afterwards is lost and counted."""
-        self.flush()
-        if self._file is not None:
-            try:
-                os.close(self._file)
-            except OSError as error:
-                self._lose(0, error)
-            self._file = None
+        self._completions.close()
+        self._series.close()
 
-    def _append(self, data: bytes) -> tuple[int, OSError | None]:
-        """Write as much as goes; return the bytes written and what stopped the rest."""
-        done = 0
-        if self._file is None:
-            return 0, OSError("the record is closed")
-        try:
-            while done < len(data):
-                done += os.write(self._file, data[done:] if done else data)
-        except OSError as error:
-            return done, error
-        return done, None
+    def counts(self) -> dict[str, Any]:
+        """See `Sink.counts`."""
+        return {
+            "written": self.written,
+            "dropped": self.lost,
+            "queued": self._completions.buffered,
+            "error": self.error,
+        }
 
     def _replace(self, name: str, content: Mapping[str, Any]) -> bool:
         """Write beside and rename, so that a reader sees the old file or the new one, never a half.
@@ -172,15 +154,11 @@ class RunRecord:
             beside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="ascii")
             beside.replace(target)
         except (OSError, TypeError, ValueError) as error:
-            self._lose(0, error)
+            if self.error is None:
+                self._error = f"{type(error).__name__}: {error}"
+                log.error("The record in %s cannot be written: %s", self.path, self._error)
             return False
         return True
-
-    def _lose(self, lines: int, error: Exception) -> None:
-        self.lost += lines
-        if self.error is None:
-            self.error = f"{type(error).__name__}: {error}"
-            log.error("The record in %s cannot be written: %s", self.path, self.error)
 
 
 def _unwritable(path: Path, error: OSError) -> SetupError:
@@ -202,6 +180,21 @@ def read_run(path: Path | str) -> tuple[dict[str, Any], Iterator[Completion], li
     path = Path(path)
     problems: list[str] = []
     return _read_run_file(path / RUN_FILE), _read_completions(path / COMPLETIONS_FILE, problems), problems
+
+
+def read_series(path: Path | str) -> Iterator[Point]:
+    """Yield the points of a run's `series.jsonl`: looks at its workers and what happened, in the order they were
+    written. Lines that cannot be read are passed over; a run without the file has none."""
+    try:
+        file = (Path(path) / SERIES_FILE).open("rb")
+    except OSError:
+        return
+    with file:
+        for line in file:
+            try:
+                yield Point.from_dict(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue
 
 
 def find_run(path: Path | str) -> Path:
