@@ -6,7 +6,7 @@ Only the process that collects judges (local or master); workers get `--goodput`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from llmload.errors import SetupError
 from llmload.metrics.abort import Rule, parse_abort
 from llmload.metrics.objective import Objective
 from llmload.metrics.objectives import parse_objectives
-
-_NEEDS_STREAM = ("ttft_s", "ttfa_s", "itl_s", "tpot_s", "output_tps", "burst_share", "ttft_intended_s")
+from llmload.swarm.plan import UserClass
+from llmload.swarm.possible import refuse_impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,12 @@ class Gates:
         }
 
 
-def read_gates(options: Mapping[str, Any]) -> Gates:
+def read_gates(options: Mapping[str, Any], classes: Sequence[UserClass] = ()) -> Gates:
     """Return the gates of a run.
+
+    Args:
+        options: option values by name.
+        classes: the `ChatUser` classes that will run.
 
     Raises:
         SetupError: an objective does not parse, or none of its samples can exist.
@@ -60,7 +64,7 @@ def read_gates(options: Mapping[str, Any]) -> Gates:
         strict=bool(options.get("strict")),
         abort_on=parse_abort(options.get("abort_on")),
     )
-    _refuse_impossible(gates, options)
+    refuse_impossible((*objectives, *(rule.condition for rule in gates.abort_on)), options, classes)
     return gates
 
 
@@ -90,17 +94,3 @@ def read_slo_file(path: str) -> list[str]:
 def _texts(given: Any) -> list[str]:
     """Return an option that `options.Joined` keeps as one text; the web form sends an empty one for none."""
     return [str(given)] if given is not None and str(given).strip() else []
-
-
-def _refuse_impossible(gates: Gates, options: Mapping[str, Any]) -> None:
-    for one in (*gates.objectives, *(rule.condition for rule in gates.abort_on)):
-        if one.metric in ("goodput", "goodput_rate") and gates.goodput is None:
-            raise SetupError(f"{one.text!r} needs to know what is good", "add e.g. --goodput 'ttft:500 e2e:5000'")
-        if options.get("stream") is False and one.metric in _NEEDS_STREAM and one.scope.scenario is None:
-            raise SetupError(f"{one.text!r} has no samples without streaming", "leave --no-stream out")
-
-
-def unknown_scenarios(objectives: Iterable[Objective], known: Iterable[str]) -> list[Objective]:
-    """Return the objectives whose scenario is none of the known ones."""
-    names = set(known)
-    return [one for one in objectives if one.scope.scenario is not None and one.scope.scenario not in names]

@@ -86,7 +86,7 @@ class Setup:
         Raises:
             SetupError: they make no sense.
         """
-        return read_gates(options)
+        return read_gates(options, self.chat_classes)
 
     def hide_class_hosts(self) -> None:
         """Take the secrets out of hosts that classes name, before Locust shows them."""
