@@ -1,6 +1,5 @@
 """Open loops from the command line against the mock: offered and sent, the freeze, stops and kills, traces."""
 
-import re
 import threading
 import time
 from collections import Counter
@@ -8,7 +7,9 @@ from collections import Counter
 import pytest
 
 from llmload.mock.process import MockProcess
-from llmload.pacing.arrivals import Arrivals
+from llmload.pacing.arrivals import Arrivals, processes_for
+from llmload.workload.prompts import load_prompts
+from llmload.workload.source import PromptSource
 from tests.locusts import check_ledger, run_locust
 
 
@@ -38,6 +39,37 @@ def intended(locust):
     )
 
 
+def scheduled(arrivals, *, rate, from_s, to_s):
+    """Return time and prompt of each arrival that a seed stands for, in the order of time."""
+    count, each = processes_for(rate)
+    source = PromptSource(load_prompts(None), seed=arrivals.seed)
+    expected = []
+    for index in range(count):
+        for number, at_s in arrivals.numbered(index, count=count, rate=each):
+            if at_s > to_s:
+                break
+            expected.append((at_s, source.next(number * count + index).id))
+    return [(at_s, prompt) for at_s, prompt in sorted(expected) if at_s > from_s]
+
+
+def sent(locust, *, from_s, to_s):
+    """Return the same of a run's record, each time as it was due."""
+    origin = locust.about["arrivals_from"]
+    lines = [
+        (line["started_unix_ns"] / 1e9 - line["send_delay_s"] - origin, line["prompt"]) for line in locust.completions
+    ]
+    return [(at_s, prompt) for at_s, prompt in sorted(lines) if from_s < at_s < to_s]
+
+
+def check_sent(locust, arrivals, *, rate, from_s, to_s):
+    """Requests and prompts are those of the schedule, within 2 ms; the edges are cut where nothing is near."""
+    expected = scheduled(arrivals, rate=rate, from_s=from_s, to_s=to_s)
+    edge_s = 0.003
+    got = sent(locust, from_s=expected[0][0] - edge_s, to_s=expected[-1][0] + edge_s)
+    assert [at_s for at_s, _ in got] == pytest.approx([at_s for at_s, _ in expected], abs=0.002)
+    assert Counter(prompt for _, prompt in got) == Counter(prompt for _, prompt in expected)
+
+
 def test_a_rate_makes_every_user_an_arrival_process(tmp_path, mock):
     """--rate needs no -u; requests start at the instants that the schedule names, each on a kept connection."""
     locust = opened(tmp_path, mock, "--rate", 20, "-t", "4s")
@@ -45,33 +77,19 @@ def test_a_rate_makes_every_user_an_arrival_process(tmp_path, mock):
     assert locust.code == 0
     assert (arrivals["model"], arrivals["not_sent"]) == ("poisson", 0)
     assert locust.summary["run"]["load"]["users"] == 20
-    assert arrivals["planned_rate"] == pytest.approx(20, rel=0.02)
-    sent = [at_s - locust.about["arrivals_from"] for at_s in intended(locust)]
-    schedule = sorted(at_s for i in range(20) for at_s in _until(Arrivals(seed=1).times(i, count=20, rate=1.0), 3.5))
-    # what was due while Locust still started the users is not sent
-    assert [at_s for at_s in sent if 0.5 < at_s < 3.5] == pytest.approx(
-        [at_s for at_s in schedule if at_s > 0.5], abs=0.002
-    )
+    assert arrivals["planned_rate"] == pytest.approx(20, rel=0.05)
+    check_sent(locust, Arrivals(seed=1), rate=20, from_s=0.5, to_s=3.5)
     connections = locust.summary["connections"]
     assert connections["reused"] > connections["new"] >= 1
-    assert re.search(r"open loop: poisson arrivals; latency counts from the intended start", locust.text)
+    assert "open loop: poisson arrivals; latency counts from the intended start" in locust.text
 
 
-def _until(times, end_s):
-    for at_s in times:
-        if at_s > end_s:
-            return
-        yield at_s
-
-
-def test_constant_arrivals_over_workers_are_even(tmp_path, mock):
-    """Two processes send one stream between them: once all users run every gap is 1 / R."""
-    locust = opened(tmp_path, mock, "--rate", 12.5, "--arrival", "constant", "-t", "5s", "--processes", 2)
-    times = intended(locust)
+def test_two_workers_send_what_one_would(tmp_path, mock):
+    """Same seed, same arrivals, same prompt for each of them, however many workers share them."""
+    options = ("--rate", 12.5, "--arrival", "gamma", "--burstiness", 0.5, "--seed", 3, "--processes", 2)
+    locust = opened(tmp_path, mock, *options, "-t", "6s")
     assert {line["worker"] for line in locust.completions} == {"worker-0", "worker-1"}
-    gaps = [after - before for before, after in zip(times[-25:], times[-24:], strict=False)]
-    assert gaps == pytest.approx([1 / 12.5] * 24, abs=0.004)
-    assert locust.summary["arrivals"]["not_sent"] == 0
+    check_sent(locust, Arrivals("gamma", 0.5, seed=3), rate=12.5, from_s=3.0, to_s=5.5)
 
 
 def test_users_are_the_rate(tmp_path, mock):

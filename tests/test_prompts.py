@@ -300,6 +300,22 @@ def test_more_workers_than_prompts_share() -> None:
     assert [source.repeats for source in sources] == [0, 0, 1, 1, 1]
 
 
+def test_prompts_by_position_are_the_same_for_every_worker() -> None:
+    """Positions count over all laps: each has every prompt once, and repetitions get a nonce of their position."""
+    prompts = numbered(10)
+    sources = [
+        PromptSource(prompts, seed=4, worker_index=i, worker_count=3, unique="repeats", salt="r") for i in (0, 2)
+    ]
+    dealt = [[source.next(position) for position in (*range(20), 3)] for source in sources]
+    assert dealt[0] == dealt[1]
+    assert sorted(prompt.id for prompt in dealt[0][:10]) == sorted(prompt.id for prompt in prompts)
+    assert dealt[0][3] == dealt[0][20]
+    texts = [prompt.messages[0]["content"] for prompt in dealt[0][10:20]]
+    assert all("-p1" in text for text in texts)
+    assert len({text.split()[0] for text in texts}) == 10
+    assert sources[0].served == 21
+
+
 def test_odd_worker_numbers_still_send() -> None:
     """An index of -1 and a count of 0 mean "not known"; an index beyond the count shares a slice."""
     assert take(PromptSource(numbered(9), seed=1, worker_index=-1, worker_count=0), 9) == take(

@@ -59,7 +59,11 @@ class Arrivals:
         return {"constant": 0.0, "poisson": 1.0, "gamma": 1 / self.burstiness}[self.model]
 
     def times(self, index: int, *, count: int, rate: float, after_s: float = 0.0) -> Iterator[float]:
-        """Yield the arrivals of one process, in seconds since the common start, without end.
+        """Yield the arrivals of one process, in seconds since the common start, without end; see `numbered`."""
+        return (at_s for _, at_s in self.numbered(index, count=count, rate=rate, after_s=after_s))
+
+    def numbered(self, index: int, *, count: int, rate: float, after_s: float = 0.0) -> Iterator[tuple[int, float]]:
+        """Yield number (from 0 on) and time of the arrivals of one process, in seconds since the common start.
 
         Args:
             index: which process, from 0 on. One beyond `count` is not part of the plan: it belongs to a second
@@ -102,26 +106,27 @@ def _places(count: int) -> tuple[int, ...]:
     return tuple(places)
 
 
-def _constant(phase: float, rate: float, after_s: float) -> Iterator[float]:
+def _constant(phase: float, rate: float, after_s: float) -> Iterator[tuple[int, float]]:
     first = max(0, math.floor(after_s * rate - phase) - 1)
-    return itertools.dropwhile(lambda at_s: at_s <= after_s, ((k + phase) / rate for k in itertools.count(first)))
+    times = ((k, (k + phase) / rate) for k in itertools.count(first))
+    return itertools.dropwhile(lambda arrival: arrival[1] <= after_s, times)
 
 
-def _poisson(random: Random, rate: float, after_s: float) -> Iterator[float]:
+def _poisson(random: Random, rate: float, after_s: float) -> Iterator[tuple[int, float]]:
     at_s = 0.0
-    while True:
+    for k in itertools.count():
         at_s += random.expovariate(rate)
         if at_s > after_s:
-            yield at_s
+            yield k, at_s
 
 
-def _gamma(key: str, shape: float, place: int, count: int, rate: float, after_s: float) -> Iterator[float]:
+def _gamma(key: str, shape: float, place: int, count: int, rate: float, after_s: float) -> Iterator[tuple[int, float]]:
     rounds = _rounds(key, shape, count, rate)
     for number in itertools.count():
         if rounds.ends_s(number) > after_s:
             at_s = rounds.times(number)[place]
             if at_s > after_s:
-                yield at_s
+                yield number, at_s
 
 
 class _Rounds:

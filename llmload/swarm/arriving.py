@@ -39,6 +39,8 @@ class Arrival:
     prompt: Prompt | None = None
     """What a trace wants to be asked; None: the next prompt of the prompt set."""
     max_tokens: int | None = None
+    position: int | None = None
+    """Which prompt of the set it asks; None: the next one."""
 
 
 def current_arrival() -> Arrival | None:

@@ -259,7 +259,7 @@ class Plan:
             messages = ({"role": "user", "content": prompt},)
         if messages is None:
             wanted = None if arrival is None else arrival.prompt
-            dealt = wanted or (self.lengths or self._sources[self._path(cls)]).next()
+            dealt = wanted or self._next_prompt(cls, None if arrival is None else arrival.position)
             messages, name, traced = dealt.messages, dealt.id, arrival if wanted else None
 
         if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
@@ -280,6 +280,9 @@ class Plan:
             prompt=name,
             intended_ns=None if arrival is None else arrival.due_ns,
         )
+
+    def _next_prompt(self, cls: Any, position: int | None) -> Prompt:
+        return self.lengths.next() if self.lengths else self._sources[self._path(cls)].next(position)
 
     def _path(self, cls: UserClass) -> str | None:
         return getattr(cls, "prompts", None) or self.settings.prompts

@@ -132,10 +132,14 @@ class Schedule:
         """Return the arrivals of a process later than `after_s`; None where it has to wait for a share first."""
         if self._trace is not None:
             return self._rows.get(process) or (iter(()) if self._share.total else None)
-        slot = next(slot for slot, one in self._processes.items() if one is process)
-        count = max(1, self._share.total or self._planned or 1)
-        times = self._arrivals.times(self._index(slot), count=count, rate=self._rate, after_s=after_s)
-        return (Arrival(at_s, self._start_ns + round(at_s * 1e9)) for at_s in times)
+        return self._scheduled(next(slot for slot, one in self._processes.items() if one is process), after_s)
+
+    def _scheduled(self, slot: int, after_s: float) -> Iterator[Arrival]:
+        index, known = self._index(slot), self._share.total or self._planned or 0
+        for number, at_s in self._arrivals.numbered(index, count=known or 1, rate=self._rate, after_s=after_s):
+            # all prompts in turn, whoever runs the process; what is beyond the load takes the next of its worker
+            position = number * known + index if index < known else None
+            yield Arrival(at_s, self._due_ns(at_s), position=position)
 
     def _index(self, slot: int) -> int:
         share = self._share
@@ -149,7 +153,10 @@ class Schedule:
         for row in trace.rows[first :: share.total]:
             at_s = share.from_s + row.at_s
             prompt = trace.prompt(row)  # made before it is due
-            yield Arrival(at_s, self._start_ns + round(at_s * 1e9), prompt, row.output_tokens)
+            yield Arrival(at_s, self._due_ns(at_s), prompt, row.output_tokens)
+
+    def _due_ns(self, at_s: float) -> int:
+        return self._start_ns + round(at_s * 1e9)
 
     # what became of them
 

@@ -68,6 +68,8 @@ class PromptSource:
         """Laps finished: above 0 prompts have been repeated."""
         self.served = 0
         """Prompts given out."""
+        self._orders: dict[int, list[int]] = {}
+        """Of the laps that positions were asked of last."""
         self._slice = self._slice_of(0)
         self._at = 0
 
@@ -84,8 +86,15 @@ class PromptSource:
         share = 0 if self._shares else len(range(self._worker, len(self._prompts), self._count))
         return max(0, self.served - share)
 
-    def next(self) -> Prompt:
-        """Return the next prompt; its messages are shared with other requests and must not be changed."""
+    def next(self, position: int | None = None) -> Prompt:
+        """Return the next prompt; its messages are shared with other requests and must not be changed.
+
+        Args:
+            position: the prompt at a place of the whole sequence, counted over all laps, instead of this worker's
+                next: the same for every worker. Who deals by position sees to it that none is asked for twice.
+        """
+        if position is not None:
+            return self._at_position(position)
         if self._at == len(self._slice):
             self.laps += 1
             self._slice = self._slice_of(self.laps)
@@ -93,22 +102,32 @@ class PromptSource:
         prompt = self._prompts[self._slice[self._at]]
         self._at += 1
         self.served += 1
-        return self._with_nonce(prompt) if self._wants_nonce() else prompt
+        wants_nonce = self._wants_nonce(again=self.laps > 0 or self._shares)
+        return self._with_nonce(prompt, f"{self._worker}-{self.served}") if wants_nonce else prompt
 
-    def _wants_nonce(self) -> bool:
-        if self._unique == "repeats":
-            return self.laps > 0 or self._shares
-        return self._unique == "always"
+    def _at_position(self, position: int) -> Prompt:
+        lap, place = divmod(position, len(self._prompts))
+        if lap not in self._orders:
+            self._orders = {lap: self._order(lap)} | {kept: self._orders[kept] for kept in list(self._orders)[:1]}
+        prompt = self._prompts[self._orders[lap][place]]
+        self.served += 1
+        return self._with_nonce(prompt, f"p{position}") if self._wants_nonce(again=lap > 0) else prompt
 
-    def _slice_of(self, lap: int) -> list[int]:
+    def _wants_nonce(self, *, again: bool) -> bool:
+        return again if self._unique == "repeats" else self._unique == "always"
+
+    def _order(self, lap: int) -> list[int]:
         order = list(range(len(self._prompts)))
         # A string seed is hashed with SHA-512, so neighbouring seeds and laps have unrelated orders.
         Random(f"{self._seed}/{lap}").shuffle(order)
+        return order
+
+    def _slice_of(self, lap: int) -> list[int]:
+        order = self._order(lap)
         first = self._worker % min(self._count, len(order))
         return order[first :: self._count]
 
-    def _with_nonce(self, prompt: Prompt) -> Prompt:
-        name = f"{self._worker}-{self.served}"
+    def _with_nonce(self, prompt: Prompt, name: str) -> Prompt:
         digest = hashlib.blake2b(f"{self._seed}/{self._salt}/{name}".encode(), digest_size=5).digest()
         head = base64.b32encode(digest).decode("ascii").lower()
         return Prompt(prompt.id, _prefixed(prompt.messages, f"{head}-{name}: "))
