@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 from llmload.mock.process import MockProcess
 from llmload.reports.progress import Progress, progress_block, progress_line
@@ -41,6 +42,11 @@ def test_a_moment_of_a_run():
         "0:42 of 1:02:00, 1:01:18 left: 50 users, 48 in flight, 1,234 ok, 3 failed (0.2%), 12.3 req/s, 912 tok/s, "
         "TTFT p50 210 p95 480 ms (n = 123), client server"
     )
+
+
+def test_an_open_loop_is_shown_beside_what_it_offers():
+    """The achieved rate stands beside the offered one."""
+    assert ", 12.3 req/s of 15.0 offered, 912 tok/s, " in progress_line(replace(NOW, offered_rate=15.0))
 
 
 def on_a_terminal(tmp_path, mock, *args):

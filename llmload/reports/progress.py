@@ -27,6 +27,8 @@ class Progress:
     verdict: str
     why: str
     step: str | None = None
+    offered_rate: float | None = None
+    """Of an open loop, requests per second."""
     stopping: bool = False
 
 
@@ -76,7 +78,8 @@ def _failed(ledger: Mapping[str, int]) -> str:
 
 def _rates(now: Progress) -> str:
     rates = now.recent["throughput"]
-    return f"{rates['request_throughput']:,.1f} req/s, {rates['output_throughput']:,.0f} tok/s"
+    offered = "" if now.offered_rate is None else f" of {now.offered_rate:,.1f} offered"
+    return f"{rates['request_throughput']:,.1f} req/s{offered}, {rates['output_throughput']:,.0f} tok/s"
 
 
 def _latency(now: Progress, name: str) -> str:

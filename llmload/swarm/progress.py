@@ -130,5 +130,6 @@ class ProgressView:
             verdict=verdict,
             why=why,
             step=run.phases.current,
+            offered_rate=run.offered_rate,
             stopping=session.stopping,
         )

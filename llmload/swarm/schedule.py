@@ -212,6 +212,11 @@ class Schedule:
             return 0  # they wait to be dealt
         return sum(process.arriving for process in self._processes.values())
 
+    @property
+    def offered_rate(self) -> float | None:
+        """The rate that this process offers now, requests per second; None for a trace."""
+        return None if self._trace is not None else self._arriving * self._rate
+
     def report(self) -> dict[str, Any]:
         """Return the counts of the run so far, JSON-ready; see `metrics.arrivals`."""
         self.count_time()
@@ -220,7 +225,7 @@ class Schedule:
             "offered": self._offered,
             "sent": self._sent,
             "not_sent": dict(self._not_sent),
-            "rate": None if traced else self._arriving * self._rate,
+            "rate": self.offered_rate,
             "seconds": self._seconds,
             "planned": None if traced else self._planned_arrivals,
             "done": traced and bool(self._share.total) and not any(one.arriving for one in self._processes.values()),
