@@ -182,6 +182,30 @@ def test_objectives_that_can_have_samples_are_taken(options):
     assert read_gates(options, [Chat]).objectives
 
 
+@pytest.mark.parametrize(
+    ("line", "cut"),
+    [
+        ("slo = p95(ttft) < 800ms ; error_rate < 1%", True),
+        ("abort-on: error_rate > 20% for 30s ; p95(ttft) > 9s for 1m", True),
+        ("slo = p95(ttft) < 800ms; error_rate < 1%", False),
+        ('slo = "p95(ttft) < 800ms ; error_rate < 1%"', False),
+        ('slo = ["p95(ttft) < 800ms ; error_rate < 1%"]', False),
+        ("slo = p95(ttft) < 800ms # wide ; for now", False),
+        ("slo-file = slo.txt ; ours", False),
+        ("# slo = p95(ttft) < 800ms ; error_rate < 1%", False),
+    ],
+)
+def test_an_objective_that_locust_would_drop_is_refused(tmp_path, line, cut):
+    """In its configuration file ` ;` begins a comment: the rest would never be judged."""
+    path = tmp_path / "ci.conf"
+    path.write_text(f"users = 5\n{line}\n")
+    if cut:
+        with pytest.raises(SetupError, match=r"ci.conf line 2: Locust takes what follows ' ;' for a comment"):
+            read_gates({"config": str(path)})
+    else:
+        assert read_gates({"config": str(path)}).objectives == ()
+
+
 def test_a_name_that_a_call_may_say_is_not_refused(tmp_path, monkeypatch):
     """`self.chat(scenario=name)` can bring any name: only the end of the run knows."""
     (tmp_path / "calls_with_names.py").write_text("class Own:\n    def go(self):\n        self.chat(scenario='x')\n")

@@ -36,6 +36,9 @@ def _about_requests(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"The locustfile raised {raised} exceptions: users that met them sent less, or nothing."
     if ledger["failed"] and ledger["ok"]:
         yield f"{_of(ledger['failed'], ledger['started'])} requests failed: latencies are those of the others."
+    if ledger["cancelled"]:
+        cut = _of(ledger["cancelled"], ledger["started"])
+        yield f"{cut} requests were cut off by us: how long they would have taken is in no latency."
     if ledger["ok"] == 0:
         yield "No request ended ok, so there are no latencies."
     if ledger["in_flight"]:

@@ -112,10 +112,10 @@ class Objective:
             "value": value,
             "n": n,
             "met": value is not None and HOLDS[self.op](value, self.limit),
-            "why": self._why(value, n),
+            "why": self._why(value, n, (section or {}).get("ledger", {}).get("cancelled", 0)),
         }
 
-    def _why(self, value: float | None, n: int) -> str:
+    def _why(self, value: float | None, n: int, cancelled: int) -> str:
         if value is None:
             if not n and self.metric in _GOODPUT:
                 return "no samples: nothing was started, or no --goodput was given"
@@ -124,6 +124,8 @@ class Objective:
             return "no samples"
         few = self.percentile is not None and n * (100 - self.percentile) < 100 and self.percentile < 100
         note = f"; only {n:,} samples, so that {self.statistic} is the largest of them" if few else ""
+        if cancelled and self.statistic not in (None, "n") and UNITS[self.metric] == "s":
+            note += f"; how long {cancelled:,} cut-off requests would have taken is not in it"
         return f"it was {shown(value, self.unit, beside=self.limit)}{note}"
 
 

@@ -16,6 +16,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import locust.log
+
 from llmload.errors import EXIT_INVALID, EXIT_MISSED, EXIT_OK
 from llmload.metrics.objective import Scope
 from llmload.metrics.objectives import missed
@@ -52,9 +54,10 @@ def settle_exit_code(session: Session, *, interrupted_by: int | None) -> None:
 
 
 def _failures_are_allowed(session: Session, summary: Mapping[str, Any]) -> bool:
-    """Whether all that Locust would turn red for are failed requests that a met objective has judged."""
+    """Whether there are failures, and all that Locust would turn red for are such that a met objective has judged."""
     runner, scenarios = session.runner, summary["scenarios"]
-    if runner.exceptions or any(error.method != "chat" for error in runner.errors.values()):
+    others = any(error.method != "chat" for error in runner.errors.values())
+    if not runner.errors or others or runner.exceptions or locust.log.unhandled_greenlet_exception:
         return False
     failing = {str(Scope(name)) for name, one in scenarios.items() if one["ledger"]["failed"]}
     judged = [one for one in summary["objectives"] or () if one["metric"] in _ABOUT_FAILURES]

@@ -6,10 +6,13 @@ Only the process that collects judges (local or master); workers get `--goodput`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from locust.argument_parser import DEFAULT_CONFIG_FILES
 
 from llmload.errors import SetupError
 from llmload.metrics.abort import Rule, parse_abort
@@ -17,6 +20,8 @@ from llmload.metrics.objective import Objective
 from llmload.metrics.objectives import parse_objectives
 from llmload.swarm.plan import UserClass
 from llmload.swarm.possible import refuse_impossible
+
+_CUT = re.compile(r"""\s*(slo|abort-on)(\s*[:=]\s*|\s+)(?![:='"\[\s])[^#]*\s;\s*\S""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ def read_gates(options: Mapping[str, Any], classes: Sequence[UserClass] = ()) ->
     Raises:
         SetupError: an objective does not parse, or none of its samples can exist.
     """
+    _refuse_cut_lines(options.get("config"))
     given = _texts(options.get("slo"))
     objectives = parse_objectives(given)
     texts = list(given)
@@ -89,6 +95,23 @@ def read_slo_file(path: str) -> list[str]:
     if not lines:
         raise SetupError(f"--slo-file {path!r} holds no objective", "write one a line, e.g. p95(ttft) < 800ms")
     return lines
+
+
+def _refuse_cut_lines(config: Any) -> None:
+    """Refuse a line of Locust's configuration file of which Locust drops the end without a word: ` ;` begins a comment.
+
+    What it drops is an objective, and the job would be green without it.
+    """
+    for name in [config, *DEFAULT_CONFIG_FILES]:
+        path = Path(str(name)).expanduser() if name else None
+        if path is None or path.suffix == ".toml" or not path.is_file():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+            if _CUT.match(line):
+                raise SetupError(
+                    f"{path} line {number}: Locust takes what follows ' ;' for a comment",
+                    'put the text in quotes, or write a list: slo = ["p95(ttft) < 800ms", "error_rate < 1%"]',
+                )
 
 
 def _texts(given: Any) -> list[str]:
