@@ -46,7 +46,6 @@ OWNERS = {
     "ssl": {"wire", "mock"},
     "sseclient": {"stream"},
     "orjson": {"protocols", "sinks"},
-    "hdrh": {"metrics"},
     "numpy": {"metrics"},
     "starlette": {"mock"},
     "uvicorn": {"mock"},

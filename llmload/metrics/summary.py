@@ -75,6 +75,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "prompts": {"served": run.get("prompts_served"), "repeated": run.get("prompts_repeated")},
         "sweep": sweep_of(tallies, run),
         "capacity": capacity_of(tallies, run),
+        "sinks": run.get("sinks"),
         "scenarios": _scenarios(tallies, run, counted),
     }
     _be_strict(summary, run)

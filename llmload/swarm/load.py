@@ -7,7 +7,7 @@ and append, nothing in them can yield, so that the ledger is right whenever some
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gevent.event import Event
@@ -59,6 +59,7 @@ class Load:
         run_id: the run's id.
         worker: this process's name in the record, e.g. `local` or `worker-0`.
         lag: measures this process's event loop.
+        now_s: unix seconds, on the clock that completions are stamped with.
         held_events_per_second: what one worker holds on this machine; None where nobody knows.
     """
 
@@ -69,8 +70,10 @@ class Load:
         run_id: str,
         worker: str,
         lag: LagProbe,
+        now_s: Callable[[], float],
         held_events_per_second: float | None = None,
     ) -> None:
+        self._now_s = now_s
         self._environment = environment
         self.run_id = run_id
         self._lag = lag
@@ -174,6 +177,8 @@ class Load:
             "worker": self.worker,
             "number": self._reports,
             "final": final,
+            "at": self._now_s(),
+            "users": self._environment.runner.user_count if self._environment.runner else 0,
             "ledger": self.ledger.to_wire(),
             "tallies": tallies,
             "completions": pending,

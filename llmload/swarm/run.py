@@ -7,7 +7,7 @@ output is made.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,10 @@ from llmload.metrics.steps import WARMUP, is_measured
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.sinks.record import RunRecord
+from llmload.sinks.sink import Sink
 from llmload.swarm.limits import Limits
 from llmload.swarm.phases import Phases
+from llmload.swarm.series import Series
 
 RECENT_S = 10.0
 """What the progress of a run looks at."""
@@ -67,6 +69,8 @@ class Run:
 
     Args:
         record: the run's directory, already made.
+        sinks: where the numbers go beside it.
+        process: name of this process in the time series, `local` or `master`.
         exceptions: counts what user classes have raised so far.
         now_s: unix seconds on the clock that the completions of this process are stamped with.
         about: what `run.json` says of the run from its start on: id, settings, versions, command line, hosts.
@@ -78,6 +82,8 @@ class Run:
         self,
         record: RunRecord,
         *,
+        sinks: Sequence[Sink] = (),
+        process: str = "local",
         about: Mapping[str, Any],
         now_s: Callable[[], float],
         exceptions: Callable[[], int] = int,
@@ -102,6 +108,7 @@ class Run:
         self._steady_missing: str | None = None
         self._stopped_at: float | None = None
         self._ended_by: str | None = None
+        self.series = Series(self.id, sinks=[record, *sinks], process=process, now_s=now_s)
         self.save()
 
     @property
@@ -134,6 +141,7 @@ class Run:
             return None
         self._about["aborted"] = breach
         log.error("%s: %s", breach["text"], breach["why"])
+        self.series.note("aborted", breach["text"], breach["why"])
         return f"{breach['text']} ({breach['why']})"
 
     @property
@@ -172,6 +180,8 @@ class Run:
     def begin_phase(self, step: str | None, facts: Mapping[str, Any]) -> None:
         """Requests that start from now on belong to this step."""
         self.phases.begin(step, now_s=self._now_s(), facts=facts)
+        if step is not None:
+            self.series.note("step", step)
         self.save()
 
     def stopping(self, ended_by: str) -> None:
@@ -186,6 +196,7 @@ class Run:
         if what not in self._problems:
             self._problems.append(what)
             log.error("This run is not valid: %s", what)
+            self.series.note("warning", "this run is not valid", what)
 
     def absorb(self, report: Mapping[str, Any]) -> None:
         """Take one report of `Load.report`; one that was seen before is dropped, one that is missing is a problem."""
@@ -211,7 +222,7 @@ class Run:
         self.tallies.merge(report["tallies"])
         for window in (self.recent, self._watch):
             window.take(report["tallies"], self._now_s())
-        self.record.write(report["completions"])
+        self.series.take(report, clock_offset_s=member.clock_offset_s)
 
     @property
     def client(self) -> dict[str, float | None]:
@@ -250,15 +261,17 @@ class Run:
     def freeze(self) -> dict[str, Any]:
         """End the run and return its summary; every output is made from this one. A second call returns it again."""
         if self.summary is None:
-            self.record.flush()
+            for one in summarise(self.tallies, self.about())["objectives"] or ():
+                if not one["met"]:
+                    self.series.note("slo_breached", one["text"], one["why"])
+            # the sinks first: what became of them belongs into the summary
+            ended_by = self._ended_by or "unknown"
+            self._about["sinks"] = self.series.end(f"run {self.id} ended by {ended_by}")
             reasons = [*self._problems, *self._findings()]
-            self._about.update(
-                ended_at=self._now_s(), ended_by=self._ended_by or "unknown", valid=not reasons, reasons=reasons
-            )
+            self._about.update(ended_at=self._now_s(), ended_by=ended_by, valid=not reasons, reasons=reasons)
             about = self.about()
             self.summary = summarise(self.tallies, about)
             written = self.record.write_run(about) and self.record.write_summary(self.summary)
-            self.record.close()
             if not written:
                 # nobody can read it from the files any more, so the text and the exit code have to say it
                 self.summary["run"]["valid"] = False

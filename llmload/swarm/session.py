@@ -149,6 +149,7 @@ class Session:
             self._take_local()
             self.run.limits.check()
             ticks += 1
+            self.run.series.tick()
             self.run.record.flush()
             if ticks % SAVE_TICKS == 0:
                 self.run.save()

@@ -13,6 +13,7 @@ from llmload.load_config import LoadSettings, read_load
 from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
 from llmload.sinks.record import RunRecord
+from llmload.sinks.sink import Sink
 from llmload.surroundings import WallClock
 from llmload.swarm.gates import Gates, read_gates
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
@@ -37,6 +38,8 @@ class Setup:
         self.keeper = Keeper()
         self.clock = WallClock()
         self.probed: Completion | None = None
+        self.sinks: list[Sink] = []
+        """Where the numbers of a run go beside its record."""
         self.own_shape = environment.shape_class
         """The load shape of the locustfile, where it has one."""
         parsed: Any = environment.parsed_options

@@ -81,6 +81,8 @@ def _begin_run(session: Session, plan: Plan, run_id: str) -> None:
     record = RunRecord.create(plan.settings.run_dir, run_id)
     session.run = Run(
         record,
+        sinks=session.setup.sinks,
+        process="master" if session.is_master else "local",
         about=about_run(session, plan, run_id),
         now_s=session.setup.clock.now_s,
         exceptions=lambda: sum(row["count"] for row in session.runner.exceptions.values()),
@@ -106,7 +108,14 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
     gc.freeze()
     session.lag.start()
     run_id, held = str(shared["id"]), held_events_per_second()
-    session.load = Load(session.environment, run_id=run_id, worker=name, lag=session.lag, held_events_per_second=held)
+    session.load = Load(
+        session.environment,
+        run_id=run_id,
+        worker=name,
+        lag=session.lag,
+        now_s=session.setup.clock.now_s,
+        held_events_per_second=held,
+    )
     session.phases.label(shared.get("step"))
     if plan.any_open:
         session.load.schedule = _schedule(session, plan, shared, place=index)

@@ -30,6 +30,8 @@ FINAL_MARGIN_S = 10.0
 """How much longer than the grace period the master waits for the final report of a worker."""
 MASTER_SILENCE_S = 15
 """A worker that has not heard from its master for so long stops and quits."""
+REPORT_S = 1.0
+"""A worker reports so often: a run is shown second by second."""
 GRACEFUL_S = 5.0
 """A worker that leaves in good order so shortly before the master stops met the same Ctrl-C."""
 
@@ -62,6 +64,7 @@ class Workers:
         self._clock_rtt_s.clear()
         for name in self._names.values():
             run.members[name] = Member()
+            run.series.note("worker_joined", f"{name} takes part")
         gevent.spawn(self._ask_clocks)
 
     def check(self) -> bool:
@@ -82,6 +85,7 @@ class Workers:
                 member.lost = gone
             if member.lost:
                 log.error("%s is lost: %s", name, member.lost)
+                run.series.note("worker_lost", f"{name} was lost", member.lost)
         return all(run.members[name].lost or run.members[name].left_at for name in self._names.values())
 
     def _gone(self, client_id: str) -> str | None:
@@ -136,13 +140,14 @@ class Workers:
             tallies.shift(member.shift_s)
             shift_ns = member.shift_s * 10**9
             completions = [{**one, "started_unix_ns": one["started_unix_ns"] + shift_ns} for one in completions]
-        return {**report, "tallies": tallies, "completions": completions}
+        return {**report, "at": report["at"] + member.shift_s, "tallies": tallies, "completions": completions}
 
     def _on_problem(self, environment: Any, msg: Any, **_: Any) -> None:
         run, name = self._session.run, self._names.get(msg.node_id)
         if run is not None and name is not None:
             run.members[name].lost = f"it cannot run: {msg.data['what']}"
             log.error("%s is lost: %s", name, run.members[name].lost)
+            run.series.note("worker_lost", f"{name} was lost", run.members[name].lost or "")
             gevent.spawn(self._session.stop, "bad set-up of a worker")
 
     def clock_offset_s(self, client_id: str) -> float:
@@ -182,6 +187,7 @@ class WorkerSide:
         self._final = False
         # Locust's worker would go on loading the server for a minute after its master has died
         runners.MASTER_HEARTBEAT_TIMEOUT = MASTER_SILENCE_S
+        runners.WORKER_REPORT_INTERVAL = REPORT_S
         # Locust asks for these once per option and message, and builds its whole parser each time: 0.1 to 0.6 s of a
         # blocked loop whenever the number of users changes
         argument_parser.default_args_dict = functools.cache(argument_parser.default_args_dict)
