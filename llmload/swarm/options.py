@@ -201,7 +201,7 @@ def _print_group() -> None:
 
 def _help(option: Option) -> str:
     default = f", default: {option.shown_default}" if option.shown_default else ""
-    return f"{option.help} [{option.variable}{default}]"
+    return f"{option.help} [{option.variable}{default}]".replace("%", "%%")  # argparse formats help texts
 
 
 def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
@@ -211,7 +211,7 @@ def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
         action: Any = group.add_argument(
             option.flag,
             default=option.default,
-            help=option.help,
+            help=option.help.replace("%", "%%"),
             env_var=option.variable,
             **_kind(option),
         )
