@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -86,10 +87,12 @@ class Trace:
             "output_tokens": sum(row.output_tokens for row in self.rows),
         }
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """12 hex digits that are equal when two processes hold the same trace."""
-        digest = hashlib.sha256(repr(self.rows).encode())
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(f"{row}\n".encode())
         return digest.hexdigest()[:12]
 
 
