@@ -240,6 +240,16 @@ def test_the_client_is_judged_by_lag_and_cpu(
 
 
 @pytest.mark.parametrize(
+    ("delay_s", "verdict"), [(None, "server"), (0.029, "server"), (0.031, "mixed"), (0.149, "mixed"), (0.151, "client")]
+)
+def test_an_open_loop_is_judged_by_its_send_delay(delay_s: float | None, verdict: str) -> None:
+    """LOAD-03: what the client added to the latency from the intended start, a tenth and a half of TTFT."""
+    found = client_verdict(0.001, 40.0, 0.020, 0.300, kernel_stamps=True, send_delay_p99_s=delay_s)
+    assert found[0] == verdict
+    assert ("send delay" in found[1]) == (verdict != "server")
+
+
+@pytest.mark.parametrize(
     ("lag_s", "cpu", "verdict"), [(0.019, 40.0, "server"), (0.031, 40.0, "mixed"), (0.001, 91.0, "client")]
 )
 def test_lag_counts_less_where_the_kernel_stamps(lag_s: float, cpu: float, verdict: str) -> None:

@@ -16,7 +16,7 @@ from llmload.metrics.objective import Objective
 from llmload.metrics.steps import is_measured, step_ledger
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import rates
-from llmload.metrics.verdict import client_verdict
+from llmload.metrics.verdict import client_verdict, open_loop_delay_s
 
 WINDOW = "whole seconds of the measured part of the step"
 
@@ -97,6 +97,7 @@ def _client(phases: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any], tal
         for name in ("lag_p99_s", "lag_max_s", "cpu_percent_max")
     )
     verdict, why = client_verdict(
-        lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"], kernel_stamps=set(tally.stamps) == {"kernel"}
-    )
+        lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"],
+        kernel_stamps=set(tally.stamps) == {"kernel"}, send_delay_p99_s=open_loop_delay_s(metrics),
+    )  # fmt: skip
     return {"verdict": verdict, "why": why, "lag_p99_s": lag_p99_s, "lag_max_s": lag_max_s, "cpu_percent_max": cpu}

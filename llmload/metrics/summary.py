@@ -22,7 +22,7 @@ from llmload.metrics.steps import excluded, is_measured, started_in
 from llmload.metrics.sweep import sweep_of
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
-from llmload.metrics.verdict import client_verdict
+from llmload.metrics.verdict import client_verdict, open_loop_delay_s
 
 SCHEMA = "llmload.summary/1"
 
@@ -157,8 +157,9 @@ def _client(client: Mapping[str, Any], metrics: Mapping[str, Any], *, kernel_sta
         # itself.
         lag_p99_s = metrics["client_lag_s"]["p99"]
     verdict, why = client_verdict(
-        lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"], kernel_stamps=kernel_stamps
-    )
+        lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"], kernel_stamps=kernel_stamps,
+        send_delay_p99_s=open_loop_delay_s(metrics),
+    )  # fmt: skip
     return {"verdict": verdict, "why": why, **client, "lag_p99_s": lag_p99_s, "cpu_percent_max": cpu}
 
 

@@ -9,7 +9,7 @@ one worker to another is sent once.
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from llmload.swarm.workers import WorkerSide
 if TYPE_CHECKING:
     from llmload.swarm.run import Run
     from llmload.swarm.session import Session
+
+log = logging.getLogger("llmload")
 
 AHEAD_S = 1.0
 """How much later than it is told a share holds: longer than a message to a worker takes."""
@@ -61,6 +63,12 @@ class Shares:
         if session.run is not run or session.ended.is_set():
             return
         counts = {client.id: self._open_users(client.user_classes_count) for client in session.runner.clients.all}
+        if (
+            session.plan is not None
+            and session.plan.trace is not None
+            and (idle := sum(not n for n in counts.values()))
+        ):
+            log.warning("%d of %d workers have nothing to replay: tell --expect-workers", idle, len(counts))
         first, from_s = 0, _since_s(session) + AHEAD_S
         for client_id, own in sorted(counts.items()):
             told = {"run": run.id, "first": first, "own": own, "total": sum(counts.values()), "from_s": from_s}
@@ -95,4 +103,4 @@ class Shares:
 def _since_s(session: Session) -> float:
     """Return the seconds since the start of the run, on the clock that all processes count from."""
     shared = vars(session.environment.parsed_options)["llmload_run"]
-    return time.time() - float(shared["at"])
+    return session.setup.clock.now_s() - float(shared["at"])
