@@ -243,6 +243,7 @@ class _Attempt:
             message=around.redactor.clean(failure.message) if failure and failure.message else None,
             finish_reason=timeline.finish_reason,
             good=around.goodput.good(outcome, measured) if around.goodput else None,
+            cut_s=(monotonic_ns() - (stamps.origin_ns or self._now_ns)) / 1e9 if outcome == "cancelled" else None,
             client_lag_s=around.lag_since(self._now_ns),
             reused=stamps.reused if stamps.sent_ns else None,
             reconnects=stamps.reconnects,

@@ -77,6 +77,8 @@ class Completion:
     tpot_s: float | None = None
     e2e_s: float | None = None
     closed_s: float | None = None
+    cut_s: float | None = None
+    """Of a cancelled request: how long it had been under way when we cut it off."""
     ttft_intended_s: float | None = None
     e2e_intended_s: float | None = None
     output_tps: float | None = None

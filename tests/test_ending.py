@@ -57,6 +57,7 @@ def test_a_second_ctrl_c_cuts_the_grace_period_short(tmp_path, processes):
         assert locust.ends(20) == 4, locust.text
     ledger = check_ledger(locust)
     assert (ledger["started"], ledger["cancelled"], ledger["in_flight"]) == (6, 6, 0)
+    assert min(line["cut_s"] for line in locust.completions) > 1
 
 
 def test_without_a_run_time_ctrl_c_is_the_normal_end(tmp_path, mock):

@@ -89,6 +89,16 @@ class Histogram:
         self._highest = max(self._highest, other._highest)
         self._counts.update(other._counts)
 
+    def at_least(self, value: float) -> Histogram:
+        """Return a new histogram of the values in the buckets from that of `value`, in units, on."""
+        tick = min(max(round(value * self.ticks_per_unit), 0), HIGHEST_TICK)
+        part = Histogram(self.ticks_per_unit)
+        for index, count in self._counts.items():
+            if index >= _index(tick):
+                middle = round(min(max(_middle(index), self._lowest, tick), self._highest))
+                part.record_many([middle] * count)
+        return part
+
     @property
     def mean(self) -> float | None:
         """Arithmetic mean from the exact sum, in units; None when empty."""

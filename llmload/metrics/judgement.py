@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llmload.metrics.cutoff import statistic_of, with_cut_off
 from llmload.metrics.goodput import goodput_of
 from llmload.metrics.objective import Objective, Scope
-from llmload.metrics.objectives import judge, parse_objectives
+from llmload.metrics.objectives import parse_objectives
 from llmload.metrics.steps import is_measured
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
@@ -33,14 +34,28 @@ def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, An
     verdicts = [dict(aborted)] if aborted else []
     if not texts:
         return verdicts or None
-    objectives = parse_objectives(texts)
-    measured = tallies.of_steps(step for step in tallies.steps() if is_measured(step))
-    whole = {
+    for one in parse_objectives(texts):
+        tally = tally_of(tallies, one.scope)
+        part = section(tallies, run, one.scope, [one]) if one.scope else _whole(summary, tally, one)
+        verdicts.append(with_cut_off(one, one.judge(part), tally))
+    return verdicts
+
+
+def _whole(summary: Mapping[str, Any], tally: Tally, objective: Objective) -> dict[str, Any]:
+    return {
         **summary,
-        "metrics": with_statistics(summary["metrics"], measured, objectives),
+        "metrics": with_statistics(summary["metrics"], tally, [objective]),
         "ledger": _measured(summary["ledger"], summary.get("excluded")),
     }
-    return verdicts + judge(objectives, whole, lambda scope: section(tallies, run, scope, objectives))
+
+
+def tally_of(tallies: Tallies, scope: Scope) -> Tally:
+    """Return a new tally of what is in a scope: without a step in it, of what is measured."""
+    tally = Tally()
+    for key, one in tallies.by_key.items():
+        if _is_in(scope, *key):
+            tally.merge(one)
+    return tally
 
 
 def _measured(ledger: Mapping[str, int], excluded: Mapping[str, Any] | None) -> dict[str, int]:
@@ -53,12 +68,9 @@ def section(
     tallies: Tallies, run: Mapping[str, Any], scope: Scope, objectives: Iterable[Objective]
 ) -> dict[str, Any] | None:
     """Return what a scope's completions look like, built like a summary; None where there are none."""
-    inside = [tally for key, tally in tallies.by_key.items() if _is_in(scope, *key)]
-    if not inside:
+    if not any(_is_in(scope, *key) for key in tallies.by_key):
         return None
-    tally = Tally()
-    for one in inside:
-        tally.merge(one)
+    tally = tally_of(tallies, scope)
     rates = throughput(tally, run)
     return {
         "ledger": {outcome: tally.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
@@ -78,18 +90,8 @@ def with_statistics(
             continue
         histogram = tally.histograms.get(one.metric)
         row = found.get(one.metric) or {"n": histogram.n if histogram else 0}
-        found[one.metric] = {**row, one.statistic: _statistic(one, histogram)}
+        found[one.metric] = {**row, one.statistic: statistic_of(one, histogram)}
     return found
-
-
-def _statistic(objective: Objective, histogram: Any) -> float | None:
-    if histogram is None or not histogram.n:
-        return None
-    percentile = objective.percentile
-    if percentile is not None:
-        value: float | None = histogram.percentile(percentile)
-        return value
-    return float(getattr(histogram, str(objective.statistic)))
 
 
 def _is_in(scope: Scope, scenario: str, model: str, step: str | None) -> bool:

@@ -26,7 +26,10 @@ OTHER = "other"
 Key = tuple[str, str, str | None]
 """Scenario, model, step."""
 
-_TICKS = {metric.name: metric.ticks_per_unit for metric in REQUEST_METRICS}
+CUT_OFF = ("cut_ttft_s", "cut_e2e_s")
+"""Histograms of how long cancelled requests had been under way: without a first token, and without an end."""
+
+_TICKS = {metric.name: metric.ticks_per_unit for metric in REQUEST_METRICS} | dict.fromkeys(CUT_OFF, 1_000_000)
 _FIELDS = tuple(metric.name for metric in REQUEST_METRICS if metric.name != "itl_s")
 _SUMMED = ("token_events", "coalesced_events", "malformed_events", "invalid_bytes")
 _FLAGS = ("usage_suspect", "ttft_is_bound", "compressed", "good")
@@ -70,6 +73,10 @@ class Tally:
             self._measure(completion)
         elif completion.outcome == "failed":
             self._fail(completion)
+        elif completion.cut_s is not None:
+            self._histogram("cut_e2e_s").record(completion.cut_s)
+            if completion.stream and completion.ttft_s is None:
+                self._histogram("cut_ttft_s").record(completion.cut_s)
         self.seconds.add(completion)
         self._span(completion.started_unix_ns, ended_unix_ns(completion))
 
