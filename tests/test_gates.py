@@ -1,16 +1,16 @@
 """Gates: what a CI job learns from exit codes, from real runs against the mock."""
 
 import importlib
-import subprocess
 
 import pytest
 
+from llmload.cli.main import main
 from llmload.errors import SetupError
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.mock.process import MockProcess
 from llmload.swarm.gates import read_gates, read_slo_file
-from tests.locusts import LLMLOAD, check_ledger, run_locust
+from tests.locusts import check_ledger, run_locust
 
 LOAD = ("--model", "mock", "--no-probe", "-u", 4, "-r", 4, "-t", "2s")
 ANSWERS_ZERO = """
@@ -37,8 +37,16 @@ def flaky():
         yield mock
 
 
-def report(*args):
-    return subprocess.run([LLMLOAD, "report", *map(str, args)], capture_output=True, text=True, check=False)
+@pytest.fixture
+def report(capsys):
+    """Return `llmload report` as a function: its exit code and both its outputs."""
+
+    def run(*args):
+        capsys.readouterr()
+        code = main(["report", *map(str, args)])
+        return code, *capsys.readouterr()
+
+    return run
 
 
 def test_objectives_that_are_met_are_code_0(tmp_path, flaky):
@@ -62,7 +70,7 @@ def test_failures_that_no_objective_speaks_of_stay_code_1(tmp_path, flaky):
     assert locust.summary["objectives"][0]["met"]
 
 
-def test_a_missed_objective_is_code_3(tmp_path, flaky):
+def test_a_missed_objective_is_code_3(tmp_path, flaky, report):
     """Whatever a listener of the user's says; `llmload report --slo` judges the record anew, by the same codes."""
     (tmp_path / "zero.py").write_text(ANSWERS_ZERO)
     (tmp_path / "ci.conf").write_text('slo = ["p95(ttft) < 1ms", "Chat: p95(tls) < 9s"]\ngoodput = e2e:9000\n')
@@ -73,15 +81,15 @@ def test_a_missed_objective_is_code_3(tmp_path, flaky):
     assert [(one["met"], one["n"] > 0) for one in locust.summary["objectives"]] == [(False, True), (False, False)]
     assert locust.summary["objectives"][1]["why"] == "no samples"
     assert "objectives: 2 of 2 MISSED" in locust.text
-    assert report(locust.run).returncode == 0
-    assert "objectives: 2 of 2 MISSED" in report(locust.run).stdout
+    code, text, _ = report(locust.run)
+    assert (code, "objectives: 2 of 2 MISSED" in text) == (0, True)
     (tmp_path / "slo.txt").write_text("# for nights\n\np95(ttft) < 9s  # wide\n")
-    met = report(locust.run, "--slo", "error_rate < 90%; goodput < 1%", "--slo-file", tmp_path / "slo.txt")
-    assert (met.returncode, "objectives: 1 of 3 MISSED" in met.stdout) == (3, True)
-    strict = report(locust.run, "--slo", "goodput < 1%", "--goodput", "ttft:0.001")
-    assert (strict.returncode, "objectives: 1 of 1 met" in strict.stdout) == (0, True)
-    wrong = report(locust.run, "--slo", "p95(tfft) < 1s")
-    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 3)
+    code, text, _ = report(locust.run, "--slo", "error_rate < 90%; goodput < 1%", "--slo-file", tmp_path / "slo.txt")
+    assert (code, "objectives: 1 of 3 MISSED" in text) == (3, True)
+    code, text, _ = report(locust.run, "--slo", "goodput < 1%", "--goodput", "ttft:0.001")
+    assert (code, "objectives: 1 of 1 met" in text) == (0, True)
+    code, text, errors = report(locust.run, "--slo", "p95(tfft) < 1s")
+    assert (code, text, errors.count("\n")) == (2, "", 3)
 
 
 def test_an_objective_that_does_not_parse_is_code_2(tmp_path, flaky):
@@ -102,13 +110,13 @@ def test_an_empty_objective_is_code_2(tmp_path, flaky):
         assert "--slo: is empty" in locust.text
 
 
-def test_a_run_without_a_good_answer_is_code_4(tmp_path):
+def test_a_run_without_a_good_answer_is_code_4(tmp_path, report):
     """Whatever its objectives say: it is not valid."""
     with MockProcess("--fault", "http_503") as down:
         locust = run_locust(tmp_path, "--host", down.url, *LOAD, "--slo", "error_rate > 50%")
         assert locust.code == 4, locust.text
         assert locust.summary["objectives"][0]["met"]
-        assert report(locust.run, "--slo", "error_rate > 50%").returncode == 4
+        assert report(locust.run, "--slo", "error_rate > 50%")[0] == 4
         assert "of a run that is not valid" in locust.text
 
 

@@ -6,8 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from llmload.mock.process import MockProcess
 from llmload.reports.progress import Progress, progress_block, progress_line
+from llmload.swarm.progress import can_redraw
 from tests.locusts import LOCUST, ROOT, Locust
 
 RECENT = {
@@ -49,6 +52,21 @@ def test_an_open_loop_is_shown_beside_what_it_offers():
     assert ", 12.3 req/s of 15.0 offered, 912 tok/s, " in progress_line(replace(NOW, offered_rate=15.0))
 
 
+@pytest.mark.parametrize(
+    ("environ", "is_tty", "redraws"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm", "CI": "false"}, True, True),
+        ({"TERM": "xterm"}, False, False),
+        ({"TERM": "dumb"}, True, False),
+        ({"TERM": "xterm", "CI": "true"}, True, False),
+    ],
+)
+def test_where_a_block_can_be_drawn(environ, is_tty, redraws):
+    """A CI system that gives its jobs a terminal keeps every drawing of it in its log: it gets lines."""
+    assert can_redraw(environ, is_tty=is_tty) is redraws
+
+
 def on_a_terminal(tmp_path, mock, *args):
     """Return the exit code of a headless run on a terminal of its own, and all that was written to that."""
     command = [LOCUST, "-f", "locustfiles/chat.py", "--headless", "--run-dir", tmp_path / "runs", "--host", mock.url]
@@ -59,7 +77,7 @@ def on_a_terminal(tmp_path, mock, *args):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         cwd=ROOT,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "110"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "110", "CI": ""},
         timeout=60,
         check=False,
     )
@@ -70,7 +88,7 @@ def test_a_terminal_shows_a_block_that_goes_away(tmp_path):
     """Drawn each second in the place of Locust's table, log lines above it; at the end the cursor is back."""
     with MockProcess("--ttft-ms", "30", "--itl-ms", "5", "--tokens", "10") as mock:
         code, text = on_a_terminal(tmp_path, mock)
-        quiet_code, quiet = on_a_terminal(tmp_path, mock, "--quiet")
+        quiet_code, quiet = on_a_terminal(tmp_path, mock, "--quiet", "-t", "1s")
     assert (code, quiet_code) == (0, 0), text + quiet
     blocks = re.findall(r"llmload \d{8}T\S+   0:0\d of 0:03, 0:0\d left\r?\n4 users   \d in flight   (\d+) ok", text)
     assert len(blocks) >= 2

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -28,6 +30,11 @@ LINE_TICKS = 10
 """How many seconds lie between two lines in a log."""
 
 log = logging.getLogger("llmload")
+
+
+def can_redraw(environ: Mapping[str, str], *, is_tty: bool) -> bool:
+    """Whether a block can be drawn anew each second: not where a CI system keeps what a terminal would forget."""
+    return is_tty and environ.get("TERM") != "dumb" and environ.get("CI", "").lower() in ("", "0", "false")
 
 
 class ProgressView:
@@ -58,7 +65,7 @@ class ProgressView:
     def run_began(self) -> None:
         """Show the run that has begun."""
         if self.wanted and self._session.run is not None:
-            if sys.stderr.isatty():
+            if can_redraw(os.environ, is_tty=sys.stderr.isatty()):
                 self._start_live()
             self._greenlet = gevent.spawn(self._run)
 
