@@ -7,6 +7,7 @@ monkey.patch_all()
 import pytest  # noqa: E402
 
 from tests import clients  # noqa: E402
+from tests.influx import shared_influx  # noqa: E402
 from tests.scripted import ScriptedServer  # noqa: E402
 
 
@@ -23,3 +24,11 @@ def _close_clients():
     yield
     while clients.OPENED:
         clients.OPENED.pop().close()
+
+
+@pytest.fixture(scope="session")
+def influx(tmp_path_factory):
+    """A real InfluxDB, shared by all tests: each looks at its own runs."""
+    influx = shared_influx(tmp_path_factory.mktemp("influx"))
+    yield influx
+    influx.kill()

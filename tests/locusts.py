@@ -43,7 +43,9 @@ class Locust:
             port = str(free_port())
             command += ["--master-port", port, "--master-bind-port", port]
         clean = {
-            name: value for name, value in os.environ.items() if "API_KEY" not in name and "PROXY" not in name.upper()
+            name: value
+            for name, value in os.environ.items()
+            if "API_KEY" not in name and "PROXY" not in name.upper() and not name.startswith("INFLUXDB")
         }
         # a file, not a pipe: nobody has to read it, so Locust can never block on it
         with self._output.open("wb") as sink:

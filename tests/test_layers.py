@@ -51,6 +51,8 @@ OWNERS = {
     "uvicorn": {"mock"},
     "gevent": {"wire", "swarm"},
     "psutil": {"swarm"},
+    "influxdb_client": {"sinks"},
+    "prometheus_client": {"sinks"},
 }
 """Library → the only parts that may import it."""
 

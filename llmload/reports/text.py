@@ -13,6 +13,7 @@ from typing import Any
 from llmload.metrics.definitions import metric
 from llmload.reports.arrivals import arrival_lines
 from llmload.reports.gates import goodput_lines, objective_lines
+from llmload.reports.sinks import sink_lines
 from llmload.reports.sweep import render_capacity, render_sweep
 
 WIDTH = 100
@@ -68,6 +69,7 @@ def render(summary: Mapping[str, Any]) -> str:
         _tokens(summary),
         _failures(summary["failures"]),
         _scenarios(summary["scenarios"]),
+        _wrapped(sink_lines(summary)),
         _warnings(summary["warnings"]),
     )
     return "\n\n".join("\n".join(lines) for lines in map(list, blocks) if lines)

@@ -25,7 +25,7 @@ from llmload.swarm.exit_code import settle_exit_code
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
 
-MARGIN_S = 15.0
+MARGIN_S = 25.0
 """How much longer than the grace period the end of a run may take before the process is ended the hard way."""
 
 log = logging.getLogger("llmload")

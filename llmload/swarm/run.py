@@ -157,6 +157,15 @@ class Run:
         done = [member.arrivals is not None and member.arrivals["done"] for member in there]
         return bool(done) and all(done) and sum(member.ledger.in_flight for member in there) == 0
 
+    @property
+    def latest(self) -> dict[str, Any] | None:
+        """The newest second of the whole run: the fields of its `llm_interval` point, and `at`, unix seconds."""
+        return self.series.latest
+
+    def note(self, kind: str, title: str, text: str = "") -> None:
+        """Write an `llm_event` point; `kind` is one of `points.EVENT_KINDS`."""
+        self.series.note(kind, title, text)
+
     def steady(self) -> None:
         """All users are there. A second time, or under a load shape, their number changes: then nothing is steady."""
         if self._steady_from is not None:
@@ -200,7 +209,7 @@ class Run:
 
     def absorb(self, report: Mapping[str, Any]) -> None:
         """Take one report of `Load.report`; one that was seen before is dropped, one that is missing is a problem."""
-        if report.get("run") != self.id or self.summary is not None:
+        if report.get("run") != self.id or self.series.ended:
             return
         member = self.members.setdefault(report["worker"], Member())
         if report["number"] <= member.reports:
@@ -267,6 +276,7 @@ class Run:
             # the sinks first: what became of them belongs into the summary
             ended_by = self._ended_by or "unknown"
             self._about["sinks"] = self.series.end(f"run {self.id} ended by {ended_by}")
+        if self.summary is None:  # still: another may have ended it while a slow sink was waited for
             reasons = [*self._problems, *self._findings()]
             self._about.update(ended_at=self._now_s(), ended_by=ended_by, valid=not reasons, reasons=reasons)
             about = self.about()

@@ -48,13 +48,18 @@ class Series:
         self._me.cpu_percent()
         self._ticks = 0
         self._looked_at: dict[str, float] = {}
+        self.ended = False
+        """Whether the last point is written; what comes afterwards is no part of the run."""
+        self.latest: dict[str, Any] | None = None
+        """The newest second over everything that was given out: its fields, and `at`, unix seconds."""
         for sink in sinks:
             sink.start(run_id)
         self.note("run_start", f"run {run_id} begins")
 
     def note(self, kind: str, title: str, text: str = "") -> None:
         """Something happened that explains a curve; `kind` is one of `points.EVENT_KINDS`."""
-        self._write((), [event_point(self._run_id, kind, self._now_ns(), title, text)])
+        if not self.ended:
+            self._write((), [event_point(self._run_id, kind, self._now_ns(), title, text)])
 
     def take(self, report: Mapping[str, Any], *, clock_offset_s: float | None) -> None:
         """Take one report of `Load.report`, on the clock of this process."""
@@ -88,12 +93,17 @@ class Series:
 
     def tick(self) -> None:
         """Give out the seconds that are over, and look at this process."""
+        if self.ended:
+            return
         self._ticks += 1
         longest_s = KEPT_S if self._ticks % OLD_TICKS == 0 else OLD_S
         self._write((), [*self._seconds(self._now_s() - LATE_S, longest_s), self._own()])
 
     def _seconds(self, before: float, longest_s: int = KEPT_S) -> list[Point]:
-        rows = self._intervals.ready(before=before, longest_s=longest_s)
+        rows = list(self._intervals.ready(before=before, longest_s=longest_s))
+        for second, key, fields in rows:
+            if key is None and second >= (self.latest or {}).get("at", 0):
+                self.latest = {**fields, "at": second}
         return [interval_point(self._run_id, second, key, fields) for second, key, fields in rows]
 
     def _own(self) -> Point:
@@ -111,11 +121,16 @@ class Series:
         return worker_point(self._run_id, self._process, self._now_ns(), fields)
 
     def end(self, title: str) -> dict[str, dict[str, Any]]:
-        """Give out everything that is left, stop the sinks within a bound, and return their counts by name."""
-        self._write((), self._seconds(float("inf")))
-        self.note("run_end", title)
-        for sink in self._sinks:
-            sink.stop(STOP_S)
+        """Give out everything that is left, stop the sinks within a bound, and return their counts by name.
+
+        A second call does not wait for what the first one is waiting for.
+        """
+        if not self.ended:
+            self._write((), self._seconds(float("inf")))
+            self.note("run_end", title)
+            self.ended = True
+            for sink in self._sinks:
+                sink.stop(STOP_S)
         return {sink.name: sink.counts() for sink in self._sinks}
 
     def _write(self, completions: Sequence[Mapping[str, Any]], points: Sequence[Point]) -> None:

@@ -16,6 +16,7 @@ from llmload.sinks.record import RunRecord
 from llmload.sinks.sink import Sink
 from llmload.surroundings import WallClock
 from llmload.swarm.gates import Gates, read_gates
+from llmload.swarm.outputs import open_sinks
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
 from llmload.swarm.preflight import probe
 from llmload.wire.choose import open_wire, proxy_in_use
@@ -116,6 +117,7 @@ class Setup:
         plan = self.plan(options)
         self.gates(options)
         RunRecord.check(plan.settings.run_dir)
+        self.sinks = open_sinks(os.environ, optional=bool(options.get("influx_optional")), with_probe=with_probe)
         trust = plan.trust
         if plan.settings.insecure:
             log.warning("Certificates are not verified (--insecure)")
