@@ -57,17 +57,14 @@ class Shares:
     def _deal(self, run: Run) -> None:
         """Tell every worker. Locust says that spawning is complete a second after it should be, whether or not the
         workers have said so."""
-        session = self._session
+        session, plan = self._session, self._session.plan
         while session.runner.user_count != session.runner.target_user_count:
             gevent.sleep(0.05)
-        if session.run is not run or session.ended.is_set():
-            return
+            if session.run is not run or session.stopping or session.ended.is_set():
+                return
         counts = {client.id: self._open_users(client.user_classes_count) for client in session.runner.clients.all}
-        if (
-            session.plan is not None
-            and session.plan.trace is not None
-            and (idle := sum(not n for n in counts.values()))
-        ):
+        idle = sum(not count for count in counts.values())
+        if idle and plan is not None and plan.trace is not None:
             log.warning("%d of %d workers have nothing to replay: tell --expect-workers", idle, len(counts))
         first, from_s = 0, _since_s(session) + AHEAD_S
         for client_id, own in sorted(counts.items()):

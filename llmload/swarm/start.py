@@ -124,13 +124,13 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
 def _schedule(session: Session, plan: Plan, shared: Mapping[str, Any], *, place: int) -> Schedule:
     """Return when requests start here. All processes count from the same instant, as far as their clocks agree."""
     assert session.load is not None
-    since_s = max(0.0, session.setup.clock.now_s() - float(shared["at"]))
+    began_ns = session.setup.clock.monotonic_ns(float(shared["at"]))
     all_open = all(plan.is_open(cls) for cls in plan.targets) and session.environment.shape_class is None
     return Schedule(
         plan.arrivals,
         arrivals=plan.arrival_model,
         rate=plan.process_rate,
-        start_ns=monotonic_ns() - round(since_s * 1e9),
+        start_ns=min(began_ns, monotonic_ns()),  # not in the future, however wrong this clock is
         place=place,
         workers=len(shared["members"]),
         planned=shared.get("users") if all_open else None,
