@@ -38,7 +38,7 @@ def test_a_moment_of_a_run():
     assert progress_block(NOW) == [
         "llmload r   0:42 of 1:02:00, 1:01:18 left",
         "50 users   48 in flight   1,234 ok   3 failed (0.2%)   0 cancelled",
-        "last 10 s: 12.3 req/s, 912 tok/s   TTFT p50 210 p95 480 ms (n = 123)   ITL -",
+        "ended in the last 10 s: 12.3 req/s, 912 tok/s   TTFT p50 210 p95 480 ms (n = 123)   ITL -",
         "client: ok (CPU low)",
     ]
     assert progress_line(NOW) == (
