@@ -10,6 +10,7 @@ from llmload.errors import SetupError
 from llmload.metrics.goodput import marked, parse_goodput
 from llmload.metrics.judgement import judge_run
 from llmload.metrics.summary import summarise
+from llmload.metrics.sweep import sweep_of
 from llmload.metrics.tally import Tallies
 from llmload.records import Completion
 
@@ -141,3 +142,46 @@ def test_objectives_find_any_percentile_model_and_step() -> None:
     assert [one["n"] for one in verdicts] == [75, 75, 38, 38, 0, 50, 25, 25, 25, 13, 50, 0]
     values = [0.1, 75, 0.05, 0.038, None, 50, 25, 25, 25, 0.052, 1.0, None]
     assert [one["value"] for one in verdicts] == [value and pytest.approx(value, rel=0.001) for value in values]
+
+
+def test_a_step_of_a_sweep_has_its_goodput_and_scopes() -> None:
+    """What a level misses is judged like the whole run: by goodput, by scenario, and with what hung."""
+    rows = [
+        completion(n, step="2", e2e_s=0.2, closed_s=0.2, started_unix_ns=(T0_S + n) * 10**9, scenario="a")
+        for n in range(8)
+    ]
+    rows += [
+        completion(n, step="4", e2e_s=0.8, closed_s=0.8, started_unix_ns=(T0_S + n) * 10**9, scenario="b")
+        for n in range(10, 18)
+    ]
+    rows.append(completion(20, step="4", outcome="cancelled", cut_s=60.0, started_unix_ns=(T0_S + 12) * 10**9))
+    run = {
+        "settings": {
+            "goodput": "e2e:500",
+            "slo": ["goodput > 50%; goodput_rate > 0.4; b: max(e2e) < 500ms; max(e2e) < 50s"],
+        },
+        "phases": [
+            {
+                "course": "sweep",
+                "axis": "users",
+                "level": level,
+                "step": str(level),
+                "from": T0_S + at,
+                "to": T0_S + at + 9,
+            }
+            for level, at in ((2, 0), (4, 10))
+        ],
+    }
+    sweep = sweep_of(Tallies(marked(rows, parse_goodput("e2e:500"))), run)
+    assert sweep is not None
+    low, high = sweep["steps"]
+    assert (low["goodput"]["share"], low["goodput"]["rate"], low["misses"]) == (
+        1.0,
+        8 / 9,
+        ["b: max(e2e) < 500ms"],
+    )
+    assert (high["goodput"]["share"], high["goodput"]["started"], high["misses"]) == (
+        0.0,
+        9,
+        ["goodput > 50%", "goodput_rate > 0.4", "b: max(e2e) < 500ms", "max(e2e) < 50s"],
+    )

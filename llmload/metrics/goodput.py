@@ -84,22 +84,20 @@ def marked(completions: Iterable[Completion], goodput: Goodput | None) -> Iterat
 def goodput_of(
     tally: Tally,
     run: Mapping[str, Any],
-    throughput: Mapping[str, Any],
     *,
-    everything: Tally | None = None,
     started: int | None = None,
+    rate: float | None = None,
 ) -> dict[str, Any] | None:
     """Return the part `goodput` of a summary, None where no objectives were set.
 
-    `rate` is per second of the window of `throughput`'s headline; `missing` says, by metric, how many ok completions
+    `missing` says, by metric, how many ok completions
     are not good only because they have no such metric or for that, too.
 
     Args:
         tally: of the measured completions.
         run: the content of `run.json`; what was asked of each is `settings.goodput`.
-        throughput: the summary's part of the same completions.
-        everything: of all completions: what ends within the steady window counts. None: `tally` is of all.
         started: measured requests started; None: as many as ended.
+        rate: good completions per second, see `good_rate`.
     """
     goodput = parse_goodput((run.get("settings") or {}).get("goodput"))
     if goodput is None:
@@ -112,12 +110,19 @@ def goodput_of(
         "started": started,
         "good": counts["good"],
         "share": counts["good"] / started if started else None,
-        "rate": _rate(tally, everything or tally, throughput),
+        "rate": rate,
         "missing": {name: tally.missing[name] for name in goodput.limits},
     }
 
 
-def _rate(tally: Tally, everything: Tally, throughput: Mapping[str, Any]) -> float | None:
+def good_rate(tally: Tally, everything: Tally, throughput: Mapping[str, Any]) -> float | None:
+    """Return good completions per second of the headline window of `throughput`; None where there is none.
+
+    Args:
+        tally: of the measured completions.
+        everything: of all completions: what ends within the steady window counts.
+        throughput: the summary's part of the same completions.
+    """
     window = throughput["window"]
     if window is None:
         return None

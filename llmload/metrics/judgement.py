@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llmload.metrics.cutoff import statistic_of, with_cut_off
-from llmload.metrics.goodput import goodput_of
+from llmload.metrics.goodput import good_rate, goodput_of
 from llmload.metrics.objective import Objective, Scope
 from llmload.metrics.objectives import parse_objectives
 from llmload.metrics.steps import is_measured
@@ -35,10 +35,18 @@ def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, An
     if not texts:
         return verdicts or None
     for one in parse_objectives(texts):
-        tally = tally_of(tallies, one.scope)
-        part = section(tallies, run, one.scope, [one]) if one.scope else _whole(summary, tally, one)
-        verdicts.append(with_cut_off(one, one.judge(part), tally))
+        if one.scope:
+            verdicts.append(judge_in(tallies, run, one))
+        else:
+            tally = tally_of(tallies, one.scope)
+            verdicts.append(with_cut_off(one, one.judge(_whole(summary, tally, one)), tally))
     return verdicts
+
+
+def judge_in(tallies: Tallies, run: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
+    """Return the verdict on an objective by what of these tallies is in its scope; see `Objective.judge`."""
+    part = section(tallies, run, objective.scope, [objective])
+    return with_cut_off(objective, objective.judge(part), tally_of(tallies, objective.scope))
 
 
 def _whole(summary: Mapping[str, Any], tally: Tally, objective: Objective) -> dict[str, Any]:
@@ -76,7 +84,7 @@ def section(
         "ledger": {outcome: tally.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
         "metrics": with_statistics({}, tally, objectives),
         "throughput": rates,
-        "goodput": goodput_of(tally, run, rates),
+        "goodput": goodput_of(tally, run, rate=good_rate(tally, tally, rates)),
     }
 
 
@@ -90,7 +98,7 @@ def with_statistics(
             continue
         histogram = tally.histograms.get(one.metric)
         row = found.get(one.metric) or {"n": histogram.n if histogram else 0}
-        found[one.metric] = {**row, one.statistic: statistic_of(one, histogram)}
+        found[one.metric] = row if one.statistic == "n" else {**row, one.statistic: statistic_of(one, histogram)}
     return found
 
 

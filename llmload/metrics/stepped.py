@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from llmload.metrics.cutoff import with_cut_off
 from llmload.metrics.distributions import summarise_metrics
-from llmload.metrics.judgement import with_statistics
+from llmload.metrics.goodput import goodput_of
+from llmload.metrics.judgement import judge_in, with_statistics
 from llmload.metrics.objective import Objective
 from llmload.metrics.steps import is_measured, step_ledger
 from llmload.metrics.tally import Tallies, Tally
@@ -55,25 +57,36 @@ class Steps:
         return [one for one in self.phases if one["level"] == level]
 
     def section(self, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return `users`, `ledger`, `metrics`, `throughput`, `window`, `client` and `misses` of some phases together.
+        """Return `users`, `ledger`, `metrics`, `throughput`, `window`, `goodput`, `client` and `misses` of some phases
+        together.
 
         `misses` are the texts of the objectives that they did not meet; `window` is None where no whole second of
         theirs is recorded.
         """
         labels = [one["step"] for one in phases]
         tally, ledger = self._tallies.of_steps(labels), step_ledger(self._tallies, self._run, labels)
-        metrics = summarise_metrics(tally)
+        metrics, (rated, good_rate) = summarise_metrics(tally), self._rates(phases)
         found: dict[str, Any] = {
             "users": phases[0].get("users"),
             "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
             "metrics": metrics,
-            **self._rates(phases),
+            **rated,
+            "goodput": goodput_of(tally, self._run, started=ledger.started, rate=good_rate),
             "client": _client(phases, metrics, tally),
         }
-        judged = {**found, "metrics": with_statistics(metrics, tally, self.objectives)}
-        return {**found, "misses": [one.text for one in self.objectives if not one.holds(judged)]}
+        return {**found, "misses": [one.text for one in self.objectives if not self._holds(one, found, tally, labels)]}
 
-    def _rates(self, phases: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    def _holds(self, objective: Objective, found: Mapping[str, Any], tally: Tally, labels: list[str]) -> bool:
+        if objective.scope:
+            part = self._tallies.only(labels)
+            verdict = judge_in(part, self._run, objective)
+        else:
+            section = {**found, "metrics": with_statistics(found["metrics"], tally, [objective])}
+            verdict = with_cut_off(objective, objective.judge(section), tally)
+        return bool(verdict["met"])
+
+    def _rates(self, phases: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], float | None]:
+        """Return `throughput` and `window`, and good completions per second."""
         sums: dict[str, int] = {}
         spans: list[tuple[int, int]] = []
         for one in phases:
@@ -84,9 +97,9 @@ class Steps:
                 sums = {name: sums.get(name, 0) + value for name, value in columns.items()}
         seconds = sum(end - first for first, end in spans)
         if not seconds:
-            return {"throughput": rates({}, None), "window": None}
+            return {"throughput": rates({}, None), "window": None}, None
         window = {"from": spans[0][0], "to": spans[-1][1], "seconds": seconds, "definition": WINDOW}
-        return {"throughput": rates(sums, seconds), "window": window}
+        return {"throughput": rates(sums, seconds), "window": window}, sums["good"] / seconds
 
 
 def _client(phases: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any], tally: Tally) -> dict[str, Any]:

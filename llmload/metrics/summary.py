@@ -15,7 +15,7 @@ from llmload.metrics.arrivals import summarise_arrivals
 from llmload.metrics.capacity import capacity_of
 from llmload.metrics.caveats import caveats
 from llmload.metrics.distributions import summarise_metrics
-from llmload.metrics.goodput import goodput_of
+from llmload.metrics.goodput import good_rate, goodput_of
 from llmload.metrics.judgement import judge_run
 from llmload.metrics.ledger import Ledger
 from llmload.metrics.steps import excluded, is_measured, started_in
@@ -56,7 +56,12 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         "metrics": metrics,
         "arrivals": summarise_arrivals(run),
         "throughput": rates,
-        "goodput": goodput_of(measured, run, rates, everything=total, started=ledger.started - started_in(skipped)),
+        "goodput": goodput_of(
+            measured,
+            run,
+            started=ledger.started - started_in(skipped),
+            rate=good_rate(measured, total, rates),
+        ),
         "excluded": skipped,
         "tokens": _tokens(total),
         "failures": summarise_failures(total),
@@ -175,7 +180,7 @@ def _scenario(measured: Tally, everything: Tally, run: Mapping[str, Any]) -> dic
         "ledger": {outcome: everything.counts[outcome] for outcome in ("ok", "failed", "cancelled")},
         "metrics": summarise_metrics(measured),
         "throughput": rates,
-        "goodput": goodput_of(measured, run, rates, everything=everything),
+        "goodput": goodput_of(measured, run, rate=good_rate(measured, everything, rates)),
         "failures": summarise_failures(everything),
     }
 

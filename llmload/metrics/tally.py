@@ -222,6 +222,12 @@ class Tallies:
         """Return the different step labels, in the order in which they came."""
         return list(dict.fromkeys(key[2] for key in self.by_key))
 
+    def only(self, steps: Iterable[str | None]) -> Tallies:
+        """Return what started in these steps; its tallies are those of this one."""
+        wanted, part = set(steps), Tallies()
+        part.by_key = {key: tally for key, tally in self.by_key.items() if key[2] in wanted}
+        return part
+
     def of_steps(self, steps: Iterable[str | None]) -> Tally:
         """Return a new tally of what started in these steps."""
         wanted = set(steps)

@@ -40,7 +40,8 @@ def progress_block(now: Progress) -> list[str]:
         f"llmload {now.run_id}   {_times(now)}{where}",
         f"{now.users:,} users   {ledger['in_flight']:,} in flight   {ledger['ok']:,} ok   "
         f"{_failed(ledger)}   {ledger['cancelled']:,} cancelled",
-        f"ended in the last {now.recent_s:.0f} s: {_rates(now)}   TTFT {_latency(now, 'ttft_s')}   ITL {_latency(now, 'itl_s')}",
+        f"ended in the last {now.recent_s:.0f} s: {_rates(now)}   TTFT {_latency(now, 'ttft_s')}   "
+        f"ITL {_latency(now, 'itl_s')}",
         f"client: {_CLIENT.get(now.verdict, 'not known yet')} ({now.why})",
     ]
 
