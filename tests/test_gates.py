@@ -3,12 +3,14 @@
 import importlib
 
 import pytest
+from locust.argument_parser import get_parser
 
 from llmload.cli.main import main
 from llmload.errors import SetupError
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.mock.process import MockProcess
+from llmload.swarm import plugin
 from llmload.swarm.gates import read_gates, read_slo_file
 from tests.locusts import check_ledger, run_locust
 
@@ -108,6 +110,15 @@ def test_an_empty_objective_is_code_2(tmp_path, flaky):
         locust = run_locust(tmp_path, "--host", flaky.url, *LOAD, *args, env=env)
         assert locust.code == 2, locust.text
         assert "--slo: is empty" in locust.text
+
+
+def test_an_option_is_not_guessed_from_its_begin(capsys):
+    """CFG-08: what is not an option is an error, also where it is the begin of one."""
+    plugin.install()
+    with pytest.raises(SystemExit) as ended:
+        get_parser().parse_args(["--headless", "--good", "ttft:500"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --good" in capsys.readouterr().err
 
 
 def test_a_run_without_a_good_answer_is_code_4(tmp_path, report):

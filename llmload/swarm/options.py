@@ -214,6 +214,7 @@ def _help(option: Option) -> str:
 
 def add_options(parser: argparse.ArgumentParser, **_: Any) -> None:
     """Add the option group to Locust's parser. Listener of `init_command_line_parser`."""
+    parser.allow_abbrev = False  # --good must not mean --goodput today and something else when an option is added
     group = parser.add_argument_group("llmload options", ABOUT)
     for option in OPTIONS:
         action: Any = group.add_argument(
