@@ -6,16 +6,21 @@ errors and InfluxQL are the engine's own. In CI both have to be there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from dataclasses import replace
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -165,6 +170,60 @@ class Influx:
         return self.count("llm_request", run, "request_id")
 
 
+class Trouble:
+    """A proxy in front of an InfluxDB that answers writes with a status, or late, when it is told to.
+
+    `status` 0 passes writes on; `delay_s` holds each of them up; `writes` counts them.
+    """
+
+    def __init__(self, influx: Influx) -> None:
+        self.status: tuple[int, bytes] | int = 0
+        self.headers: dict[str, str] = {}
+        self.delay_s = 0.0
+        self.writes = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.writes += 1
+                time.sleep(outer.delay_s)
+                status, answer = outer.status or outer._pass_on(influx.url + self.path, self.headers, body)
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    for name, value in outer.headers.items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(answer)))
+                    self.end_headers()
+                    self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.target = replace(influx.target, url=f"http://127.0.0.1:{self._server.server_address[1]}")
+
+    def answer(self, status: int, **headers: str) -> None:
+        """Answer with a status from now on; 0: as InfluxDB does."""
+        self.status, self.headers = status and (status, b'{"message":"made up"}'), headers
+
+    def _pass_on(self, url: str, headers: Message, body: bytes) -> tuple[int, bytes]:
+        kept = {name: value for name, value in headers.items() if name in ("Authorization", "Content-Encoding")}
+        try:
+            with _OPENER.open(urllib.request.Request(url, data=body, headers=kept), timeout=60) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -174,6 +233,7 @@ def new_influx(folder: Path | str, *, start: bool = True) -> Influx:
     if missing:
         assert not os.environ.get("CI"), f"CI needs {', '.join(missing)}: see .ci/run"
         pytest.skip(f"{', '.join(missing)} not installed (Debian: influxdb, nginx-light)")
+    Path(folder).mkdir(parents=True, exist_ok=True)
     influx = Influx(Path(folder))
     if start:
         influx.start()

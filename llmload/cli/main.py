@@ -14,6 +14,7 @@ COMMANDS = {
     "calibrate": "find out how much one worker holds on this machine",
     "demo": "run the mock server and a short load against it",
     "mock": "serve a chat API with known times",
+    "push": "send the record of a run to InfluxDB",
     "report": "print the summary of a run from its record",
 }
 """Each is a module of this package with `add_arguments(parser)` and `run(args) -> exit code`."""

@@ -58,6 +58,7 @@ class InfluxSink:
         self._in_hand = 0
         self._written = self._retried = self._dropped = 0
         self._error: str | None = None
+        self._lock = threading.Lock()
         self._wake, self._hurry = threading.Event(), threading.Event()
         self._give_up_at: float | None = None
         self._began_stop = 0.0
@@ -105,8 +106,9 @@ class InfluxSink:
         if self._bytes + len(line) > QUEUE_BYTES or self._give_up_at is not None:
             self._drop(1, "the queue is full")
             return
-        self._lines.append(line)
-        self._bytes += len(line)
+        with self._lock:
+            self._lines.append(line)
+            self._bytes += len(line)
 
     def stop(self, bound_s: float) -> None:
         """See `Sink.stop`."""
@@ -151,12 +153,13 @@ class InfluxSink:
     def _batch(self) -> list[bytes]:
         batch: list[bytes] = []
         size = 0
-        while self._lines and len(batch) < BATCH_LINES and size < BATCH_BYTES:
-            line = self._lines.popleft()
-            batch.append(line)
-            size += len(line)
-        self._bytes -= size
-        self._in_hand = len(batch)
+        with self._lock:
+            while self._lines and len(batch) < BATCH_LINES and size < BATCH_BYTES:
+                line = self._lines.popleft()
+                batch.append(line)
+                size += len(line)
+            self._bytes -= size
+            self._in_hand = len(batch)
         return batch
 
     def _deliver(self, writer: InfluxWriter, batch: list[bytes]) -> None:

@@ -108,7 +108,13 @@ class Run:
         self._steady_missing: str | None = None
         self._stopped_at: float | None = None
         self._ended_by: str | None = None
-        self.series = Series(self.id, sinks=[record, *sinks], process=process, now_s=now_s)
+        self.series = Series(
+            self.id,
+            sinks=[record, *sinks],
+            process=process,
+            now_s=now_s,
+            started_at=self._about["started_at"],
+        )
         self.save()
 
     @property

@@ -36,14 +36,17 @@ class Series:
         sinks: where everything goes; the record is one of them.
         process: name of this process among the workers: `local` or `master`.
         now_s: unix seconds.
+        started_at: unix seconds of the run's start, as its record has it.
     """
 
-    def __init__(self, run_id: str, *, sinks: Sequence[Sink], process: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, run_id: str, *, sinks: Sequence[Sink], process: str, now_s: Callable[[], float], started_at: float
+    ) -> None:
         self._run_id = run_id
         self._sinks = sinks
         self._process = process
         self._now_s = now_s
-        self._intervals = Intervals(now_s())
+        self._intervals = Intervals(started_at)
         self._me = psutil.Process()
         self._me.cpu_percent()
         self._ticks = 0

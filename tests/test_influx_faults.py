@@ -1,0 +1,214 @@
+"""Faults of InfluxDB while a run goes on: what is stored, what is reported as not written, and that the two add up.
+
+docs/influxdb.md has them as a table; `python -m bench.sinks` measures the long ones.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from llmload.mock.process import MockProcess
+from llmload.sinks.influxdb import InfluxSink
+from llmload.sinks.points import INTERVAL
+from llmload.sinks.replay import recorded_points
+from tests.influx import Trouble, new_influx
+from tests.locusts import LLMLOAD, ROOT, Locust
+from tests.test_influx import NOW_NS
+from tests.test_influx import completion as made_up
+
+RUN = ("-u", "4", "-r", "4", "--influx-optional", "--no-probe", "--model", "mock")
+
+
+@pytest.fixture(scope="module")
+def mock():
+    with MockProcess("--tokens", "8", "--itl-ms", "10", "--ttft-ms", "40") as mock:
+        yield mock
+
+
+@pytest.fixture
+def own_influx(tmp_path):
+    """An InfluxDB of one's own, not started, to be killed."""
+    influx = new_influx(tmp_path / "influx", start=False)
+    yield influx
+    influx.kill()
+
+
+@pytest.fixture
+def trouble(influx):
+    trouble = Trouble(influx)
+    yield trouble
+    trouble.close()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch):
+    """Batches go out at once."""
+    monkeypatch.setattr("llmload.sinks.influxdb.FLUSH_S", 0.05)
+
+
+def completion(number, **fields):
+    """Completions that end a microsecond after each other."""
+    return made_up(number, started_unix_ns=NOW_NS + number * 1000, **fields)
+
+
+def push(influx, run, *args):
+    """Run `llmload push` and return its exit code and what it said."""
+    done = subprocess.run(
+        [str(LLMLOAD), "push", str(run), *args], env=influx.env, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def rows(influx, run):
+    """Everything that is stored of a run, in an order of its own."""
+    found = []
+    for measurement in ("llm_request", "llm_interval", "llm_worker", "llm_event"):
+        found += influx.query(f"SELECT * FROM {measurement} WHERE run = '{run}'")
+    return sorted((repr(sorted(row.items(), key=str)) for row in found), key=str)
+
+
+def test_down_during_the_whole_run_and_pushed_afterwards(tmp_path, own_influx, mock):
+    """The run ends in good time and says what was not written; two pushes give what the record holds, once."""
+    locust = Locust(tmp_path, "--host", mock.url, "-t", "2s", *RUN, env=own_influx.env)
+    assert locust.ends() == 0
+    counts = locust.summary["sinks"]["influxdb"]
+    assert counts["written"] == 0
+    assert counts["dropped"] > locust.summary["ledger"]["started"]
+    assert f"{counts['dropped']:,} NOT WRITTEN" in locust.text
+    own_influx.start()
+    assert push(own_influx, locust.run)[0] == 0
+    first = rows(own_influx, locust.run.name)
+    assert push(own_influx, locust.run)[0] == 0
+    assert rows(own_influx, locust.run.name) == first
+    assert own_influx.requests(locust.run.name) == len(locust.completions)
+
+
+def test_killed_in_mid_run_and_started_again(tmp_path, own_influx, mock):
+    """What was queued meanwhile is written after the restart: nothing is missing, and a push adds nothing."""
+    own_influx.start()
+    locust = Locust(tmp_path, "--host", mock.url, "-t", "6s", *RUN, env=own_influx.env)
+    locust.until_spawned()
+    time.sleep(1.5)
+    own_influx.kill()
+    locust.until("writes are retried")
+    own_influx.start()
+    assert locust.ends() == 0
+    counts = locust.summary["sinks"]["influxdb"]
+    assert counts["retried"] > 0
+    assert (counts["dropped"], own_influx.requests(locust.run.name)) == (0, len(locust.completions))
+    live = rows(own_influx, locust.run.name)
+    assert push(own_influx, locust.run)[0] == 0
+    assert rows(own_influx, locust.run.name) == live
+
+
+def test_kill_9_of_the_master_then_push(tmp_path, influx, mock):
+    """Every completion that was recorded arrives, exactly once."""
+    locust = Locust(tmp_path, "--host", mock.url, "-t", "60s", *RUN, "--processes", "2", env=influx.env)
+    locust.until_spawned()
+    time.sleep(3)
+    locust.signal(signal.SIGKILL)
+    locust.ends()
+    recorded = [
+        line for line in (locust.run / "completions.jsonl").read_bytes().splitlines(True) if line.endswith(b"\n")
+    ]
+    assert recorded
+    for _ in range(2):
+        code, said = push(influx, locust.run)
+        assert code == 0, said
+        assert influx.requests(locust.run.name) == len(recorded)
+    seconds = {one.time_ns for one in recorded_points(locust.run) if one.measurement == INTERVAL}
+    assert influx.count(INTERVAL, locust.run.name, "elapsed_s") >= len(seconds)
+
+
+@pytest.mark.parametrize(("status", "headers"), [(500, {}), (429, {"Retry-After": "1"}), (401, {})], ids=str)
+def test_trouble_that_passes_loses_nothing(trouble, influx, status, headers):
+    """A server error, too many requests, a token that is refused for a while: retried until it is over."""
+    run, sink = f"passes-{status}", InfluxSink(trouble.target)
+    sink.start(run)
+    sink.write([completion(number) for number in range(1, 101)])
+    wait_for(lambda: sink.counts()["written"] == 100)
+    trouble.answer(status, **headers)
+    sink.write([completion(number) for number in range(101, 201)])
+    wait_for(lambda: sink.counts()["retried"])
+    assert str(status) in sink.counts()["error"]
+    trouble.answer(0)
+    wait_for(lambda: sink.counts()["queued"] == 0)
+    sink.stop(5)
+    counts = sink.counts()
+    assert (counts["written"], counts["dropped"], influx.requests(run)) == (200, 0, 200)
+
+
+@pytest.mark.parametrize("status", [500, 429, 401])
+def test_trouble_that_stays_is_counted(trouble, influx, status):
+    """From the middle on nothing is taken: expected = stored + dropped, and why is said."""
+    run, sink = f"stays-{status}", InfluxSink(trouble.target)
+    sink.start(run)
+    sink.write([completion(number) for number in range(1, 101)])
+    wait_for(lambda: sink.counts()["written"] == 100)
+    trouble.answer(status)
+    sink.write([completion(number) for number in range(101, 201)])
+    sink.stop(1.0)
+    counts = sink.counts()
+    assert (counts["written"], counts["dropped"], counts["queued"], influx.requests(run)) == (100, 100, 0, 100)
+    assert counts["error"].startswith(str(status))
+
+
+def test_slow_writes_hold_nobody_up(trouble, influx):
+    """Two seconds a batch: what comes meanwhile goes into the next batch, and nothing is lost."""
+    trouble.delay_s = 2.0
+    sink = InfluxSink(trouble.target)
+    sink.start("slow")
+    for start in range(1, 3001, 100):
+        sink.write([completion(number) for number in range(start, start + 100)])
+        time.sleep(0.05)
+    sink.stop(20)
+    assert (sink.counts()["written"], influx.requests("slow")) == (3000, 3000)
+    assert trouble.writes <= 5
+
+
+def test_the_end_does_not_wait_for_one_that_never_answers(trouble):
+    """Stopping returns within its bound, and counts what is not known to be stored as not written."""
+    trouble.delay_s = 60.0
+    sink = InfluxSink(trouble.target)
+    sink.start("never")
+    sink.write([completion(number) for number in range(1, 11)])
+    wait_for(lambda: trouble.writes == 1)
+    before = time.monotonic()
+    sink.stop(1.0)
+    assert time.monotonic() - before < 30
+    assert (sink.counts()["written"], sink.counts()["dropped"], sink.counts()["queued"]) == (0, 10, 0)
+
+
+def test_a_full_queue_drops_and_counts(influx, monkeypatch):
+    """The queue is bounded in bytes: what does not fit is dropped at once, and the rest is written."""
+    monkeypatch.setattr("llmload.sinks.influxdb.QUEUE_BYTES", 20_000)
+    sink = InfluxSink(influx.target)
+    sink.start("full")
+    sink.write([completion(number) for number in range(1, 1001)])
+    sink.stop(10)
+    counts = sink.counts()
+    assert counts["written"] + counts["dropped"] == 1000
+    assert influx.requests("full") == counts["written"] > 50
+    assert counts["error"] == "the queue is full"
+
+
+def test_20_000_in_a_second(influx):
+    """A second of 20,000 completions is stored to the last one."""
+    sink = InfluxSink(influx.target)
+    sink.start("burst")
+    for start in range(1, 20_001, 1000):
+        sink.write([completion(number) for number in range(start, start + 1000)])
+        time.sleep(0.001)
+    sink.stop(60)
+    assert (sink.counts()["written"], sink.counts()["dropped"], influx.requests("burst")) == (20_000, 0, 20_000)
+
+
+def wait_for(condition, seconds=30):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
