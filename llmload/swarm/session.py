@@ -21,7 +21,7 @@ from llmload.client import Client
 from llmload.errors import LlmloadError
 from llmload.records import ChatRequest, Completion
 from llmload.swarm import shapes, web
-from llmload.swarm.arriving import Arrival, ArrivalProcess
+from llmload.swarm.arriving import Arrival
 from llmload.swarm.ending import Ending
 from llmload.swarm.fitting import fit_users
 from llmload.swarm.lag import LagProbe
@@ -197,11 +197,6 @@ class Session:
         plan = self.plan
         wire = open_wire(around.target.url, ssl_context=plan.trust, http2=plan.settings.http2)
         return Client(wire, around)
-
-    def arrival_process(self, user: Any) -> ArrivalProcess | None:
-        """Return what starts a user's tasks in an open loop; None in a closed one."""
-        schedule = None if self.load is None else self.load.schedule
-        return None if schedule is None else schedule.process(user)
 
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""

@@ -67,7 +67,8 @@ class ChatUser(User):
         self._session = session_of(environment)
         self._client = self._session.client(type(self))
         self._failed_in_a_row = 0
-        self.process = self._session.arrival_process(self)
+        load = self._session.load
+        self.process = None if load is None or load.schedule is None else load.schedule.process(self)
         """In an open loop what starts this user's tasks; None in a closed one."""
 
     def start(self, group: Any) -> Any:
