@@ -132,6 +132,32 @@ class Page:
         """Return the bodies of what the page has posted."""
         return self._posted
 
+    def look(self, url, width, scripts):
+        """Open a file in a fresh page of this width and return what is wrong with it, and what is there to see.
+
+        `trouble`: errors of the console and requests to anywhere; `charts`: drawn figures; `tables` and `headings`:
+        those that are visible; `wide`: width of the page's content.
+        """
+        context = self._page.context.browser.new_context(
+            java_script_enabled=bool(scripts), viewport={"width": width, "height": 800}
+        )
+        page, trouble = context.new_page(), []
+        page.on("console", lambda one: trouble.append(one.text) if one.type == "error" else None)
+        page.on("pageerror", lambda one: trouble.append(str(one)))
+        page.on("request", lambda one: trouble.append(one.url) if one.url.startswith("http") else None)
+        page.goto(url)
+        if scripts:
+            page.locator(".js-plotly-plot .main-svg").first.wait_for()
+        seen = {
+            "trouble": trouble,
+            "charts": page.locator(".js-plotly-plot").count(),
+            "tables": sum(table.is_visible() for table in page.locator("table").all()),
+            "headings": page.locator("h2").all_inner_texts(),
+            "wide": page.evaluate("document.documentElement.scrollWidth") if scripts else width,
+        }
+        context.close()
+        return seen
+
     def shot(self, path):
         """Save a picture of the whole page."""
         self._page.screenshot(path=path, full_page=True)

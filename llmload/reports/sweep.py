@@ -72,9 +72,14 @@ def render_sweep(sweep: Mapping[str, Any] | None) -> Iterator[str]:
             yield _line("", [_spread(middle[name]) for name in columns], "")
     if axis == "prompt_tokens":
         yield "  (prompt: as planned; tokens: the mean that the server counted, its chat template included)"
-    else:
+    yield from conclusions(sweep)
+
+
+def conclusions(sweep: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a sweep comes to: the knee with its method, and the level that is recommended."""
+    if sweep["axis"] != "prompt_tokens":
         yield from _knee(sweep["knee"])
-    yield from _recommended(sweep["recommended"], AXES[axis])
+    yield from _recommended(sweep["recommended"], AXES[sweep["axis"]])
 
 
 def render_capacity(capacity: Mapping[str, Any] | None) -> Iterator[str]:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from llmload.metrics.definitions import metric
+from llmload.metrics.findings import Finding
 from llmload.reports.arrivals import arrival_lines
 from llmload.reports.gates import goodput_lines, objective_lines
+from llmload.reports.numbers import MISSING, clock, milliseconds, number, plain
 from llmload.reports.sinks import sink_lines
 from llmload.reports.sweep import render_capacity, render_sweep
 
 WIDTH = 100
-MISSING = "-"
 
 _ALWAYS = ("ttft_s", "ttfa_s", "itl_s", "tpot_s", "e2e_s")
 _OPEN_LOOP = ("ttft_intended_s", "e2e_intended_s", "send_delay_s")
@@ -54,7 +54,7 @@ _VERDICTS = {
 }
 
 
-def render(summary: Mapping[str, Any]) -> str:
+def render(summary: Mapping[str, Any], findings: Iterable[Finding] = ()) -> str:
     """Return the report of a summary, lines joined by line ends, without one at the end."""
     blocks: Iterable[Iterable[str]] = (
         _verdict(summary),
@@ -69,6 +69,7 @@ def render(summary: Mapping[str, Any]) -> str:
         _tokens(summary),
         _failures(summary["failures"]),
         _scenarios(summary["scenarios"]),
+        _findings(findings),
         _wrapped(sink_lines(summary)),
         _warnings(summary["warnings"]),
     )
@@ -109,15 +110,15 @@ def _throughput(throughput: Mapping[str, Any]) -> Iterator[str]:
     steady, whole = throughput["steady"], throughput["whole"]
     yield _row("throughput", list(_RATES.values()), width=14)
     for name, window in (("steady", steady), ("whole run", whole)):
-        yield _row(name, [_number((window or {}).get(rate)) for rate in _RATES], width=14)
+        yield _row(name, [number((window or {}).get(rate)) for rate in _RATES], width=14)
     peak = throughput["peak_output_throughput"]
-    yield f"peak: {_number(peak)} output tok/s in the best second"
+    yield f"peak: {number(peak)} output tok/s in the best second"
     if steady is None:
         yield from _wrap("steady: none, ", throughput["steady_missing"])
     for name, window in (("steady", steady), ("whole run", whole)):
         if window is not None:
             span = window["window"]
-            times = f"{_clock(span['from'])} to {_clock(span['to'])} UTC, {span['seconds']:.3f} s"
+            times = f"{clock(span['from'])} to {clock(span['to'])} UTC, {span['seconds']:.3f} s"
             yield from _wrap(f"{name}: ", f"{times}: {span['definition']}")
 
 
@@ -126,7 +127,7 @@ def _latency(metrics: Mapping[str, Any]) -> Iterator[str]:
     first = _OPEN_LOOP if metrics["e2e_intended_s"]["n"] else ()
     rest = [name for name in _WHEN_PRESENT if metrics[name]["n"] and name not in first]
     for name in (*first, *_ALWAYS, *rest):
-        yield _distribution(name, metrics[name], _milliseconds)
+        yield _distribution(name, metrics[name], milliseconds)
     yield from (f"{metric(name).label} = {metric(name).formula}" for name in _FORMULAS)
     yield "n = output tokens of the request; origin = first byte sent - DNS - connect - TLS"
 
@@ -135,7 +136,7 @@ def _tokens(summary: Mapping[str, Any]) -> Iterator[str]:
     yield _row("per request", ["n", *_COLUMNS])
     for name in _COUNTS:
         if name == "output_tps" or summary["metrics"][name]["n"]:
-            yield _distribution(name, summary["metrics"][name], _number)
+            yield _distribution(name, summary["metrics"][name], number)
     sources, reasons = summary["usage_sources"], summary["finish_reasons"]
     if sources:
         yield "output tokens: " + ", ".join(f"{n:,} {_SOURCES[name]}" for name, n in sources.items())
@@ -163,14 +164,20 @@ def _scenarios(scenarios: Mapping[str, Any]) -> Iterator[str]:
             name,
             [
                 *(f"{scenario['ledger'][outcome]:,}" for outcome in _OUTCOMES),
-                _milliseconds(metrics["ttft_s"]["p50"]),
-                _milliseconds(metrics["ttft_s"]["p95"]),
-                _milliseconds(metrics["tpot_s"]["p50"]),
-                _milliseconds(metrics["e2e_s"]["p95"]),
-                _number(scenario["throughput"]["output_throughput"]),
+                milliseconds(metrics["ttft_s"]["p50"]),
+                milliseconds(metrics["ttft_s"]["p95"]),
+                milliseconds(metrics["tpot_s"]["p50"]),
+                milliseconds(metrics["e2e_s"]["p95"]),
+                number(scenario["throughput"]["output_throughput"]),
             ],
             width=9,
         )
+
+
+def _findings(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        shown = ", ".join(f"{name} {value}" for name, value in finding.evidence)
+        yield from _wrap("finding: ", f"{finding.title} ({shown})")
 
 
 def _warnings(warnings: list[str]) -> Iterator[str]:
@@ -183,13 +190,13 @@ def _distribution(name: str, row: Mapping[str, Any], show: Callable[[float | Non
 
 
 def _row(head: str, cells: list[str], *, width: int = 10) -> str:
-    return f"{_plain(head)[:17]:<17}" + "".join(f" {cell:>{width}}" for cell in cells)
+    return f"{plain(head)[:17]:<17}" + "".join(f" {cell:>{width}}" for cell in cells)
 
 
 def _wrap(head: str, text: str) -> list[str]:
     """Break a text under its head; what a server sent is shown without control characters."""
     indent = " " * min(len(head), 30)
-    lines = textwrap.wrap(_plain(text), WIDTH, initial_indent=_plain(head), subsequent_indent=indent)
+    lines = textwrap.wrap(plain(text), WIDTH, initial_indent=plain(head), subsequent_indent=indent)
     return lines or [head.rstrip()]
 
 
@@ -197,23 +204,3 @@ def _wrapped(lines: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Break lines that are given as (head, text)."""
     for head, text in lines:
         yield from _wrap(head, text)
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _milliseconds(value_s: float | None) -> str:
-    if value_s is None:
-        return MISSING
-    return f"{value_s * 1e3:,.{2 if value_s < 0.1 else 1 if value_s < 100 else 0}f}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return f"{value:,.{1 if value >= 100 else 2}f}" if value < 1e7 else f"{value:.3e}"
-
-
-def _clock(unix_s: float) -> str:
-    return f"{datetime.fromtimestamp(unix_s, UTC):%H:%M:%S}"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import orjson
 
 from llmload.errors import RecordError, SetupError
 from llmload.records import Completion
@@ -27,6 +29,12 @@ RUN_SCHEMA = "llmload.run/1"
 COMPLETION_SCHEMA = "llmload.completion/1"
 
 RUN_FILE, COMPLETIONS_FILE, SUMMARY_FILE, SERIES_FILE = "run.json", "completions.jsonl", "summary.json", "series.jsonl"
+
+PROGRESS_LINES = 500
+"""A reader is told how far it is every so many lines."""
+
+Progress = Callable[[int], None]
+"""Takes the bytes read so far of completions.jsonl."""
 
 _REQUIRED = ("id", "scenario", "model", "worker", "started_unix_ns", "outcome")
 
@@ -167,8 +175,14 @@ def _unwritable(path: Path, error: OSError) -> SetupError:
     )
 
 
-def read_run(path: Path | str) -> tuple[dict[str, Any], Iterator[Completion], list[str]]:
+def read_run(
+    path: Path | str, *, progress: Progress | None = None
+) -> tuple[dict[str, Any], Iterator[Completion], list[str]]:
     """Read a run directory back.
+
+    Args:
+        path: the run directory.
+        progress: is called now and then while the iterator goes on.
 
     Returns:
         What `run.json` holds; an iterator over the completions, which reads the file as it goes; and a list
@@ -179,7 +193,8 @@ def read_run(path: Path | str) -> tuple[dict[str, Any], Iterator[Completion], li
     """
     path = Path(path)
     problems: list[str] = []
-    return _read_run_file(path / RUN_FILE), _read_completions(path / COMPLETIONS_FILE, problems), problems
+    completions = _read_completions(path / COMPLETIONS_FILE, problems, progress)
+    return _read_run_file(path / RUN_FILE), completions, problems
 
 
 def read_series(path: Path | str) -> Iterator[Point]:
@@ -227,23 +242,39 @@ def _read_run_file(path: Path) -> dict[str, Any]:
     return dict(run)
 
 
-def _read_completions(path: Path, problems: list[str]) -> Iterator[Completion]:
+def _read_completions(path: Path, problems: list[str], progress: Progress | None) -> Iterator[Completion]:
     try:
         file = path.open("rb")
     except OSError as error:
         problems.append(f"{path.name}: cannot be read ({error.strerror})")
         return
+    done = 0
     with file:
         for number, line in enumerate(file, start=1):
+            done += len(line)
+            if progress is not None and number % PROGRESS_LINES == 0:
+                progress(done)
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = _parsed(line)
             except ValueError:
                 torn = "was cut off" if not line.endswith(b"\n") else "is not JSON"
                 problems.append(f"{path.name} line {number}: {torn}, skipped")
                 continue
             yield _completion(row, f"{path} line {number}")
+
+
+def _parsed(line: bytes) -> Any:
+    """Parse JSON three times as fast as the standard library, which has the last word.
+
+    Raises:
+        ValueError: not JSON.
+    """
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        return json.loads(line)  # takes the escapes of lone surrogates, which we write, too
 
 
 def _completion(row: Any, where: str) -> Completion:

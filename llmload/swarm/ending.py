@@ -19,6 +19,8 @@ from gevent import get_hub, getcurrent
 from gevent.event import Event
 
 from llmload.errors import EXIT_INVALID
+from llmload.reports.files import write_all
+from llmload.reports.github import publish
 from llmload.reports.text import render
 from llmload.swarm.exit_code import settle_exit_code
 
@@ -112,9 +114,16 @@ class Ending:
         self._printed = run.id
         # with Locust's --json standard output is JSON and nothing else
         out = sys.stderr if self._session.setup.options.get("json") else sys.stdout
-        print(render(run.summary), file=out)
+        # in a thread: a long record takes a while, and the web page goes on
+        written = get_hub().threadpool.apply(write_all, (run.record.path, run.summary))
+        print(render(run.summary, written.findings), file=out)
         again = f"(llmload report {run.record.path} prints this again)" if run.record.error is None else "INCOMPLETE"
-        print(f"\nRecord: {run.record.path}   {again}", file=out, flush=True)
+        print(f"\nRecord: {run.record.path}   {again}", file=out)
+        for path in written.paths:
+            print(f"Report: {path}", file=out)
+        for problem in [*written.problems, *publish(run.summary, written.findings, os.environ, out)]:
+            log.warning("%s", problem)
+        out.flush()
 
     def watch_drain(self) -> None:
         """Bound the end of the run that is stopping now."""
