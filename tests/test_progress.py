@@ -68,7 +68,7 @@ def test_where_a_block_can_be_drawn(environ, is_tty, redraws):
 
 
 def on_a_terminal(tmp_path, mock, *args):
-    """Return the exit code of a headless run on a terminal of its own, and all that was written to that."""
+    """Return the exit code of a headless run on a terminal of its own, and what it wrote there, without colours."""
     command = [LOCUST, "-f", "locustfiles/chat.py", "--headless", "--run-dir", tmp_path / "runs", "--host", mock.url]
     command += ["--model", "mock", "-u", "4", "-r", "4", "-t", "3s", *args]
     spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -81,7 +81,7 @@ def on_a_terminal(tmp_path, mock, *args):
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout.decode()
+    return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode())
 
 
 def test_a_terminal_shows_a_block_that_goes_away(tmp_path):

@@ -37,6 +37,14 @@ def can_redraw(environ: Mapping[str, str], *, is_tty: bool) -> bool:
     return is_tty and environ.get("TERM") != "dumb" and environ.get("CI", "").lower() in ("", "0", "false")
 
 
+def _drawn(now: Progress) -> Text:
+    head, *middle, client = progress_block(now)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{head}\n", style="bold")
+    text.append("".join(f"{line}\n" for line in middle))
+    return text.append(client, style="bold red" if now.verdict == "client" else "")
+
+
 class ProgressView:
     """Watches the runs of a session from `run_began` to `run_ended`; both may be called where nothing is shown."""
 
@@ -103,8 +111,7 @@ class ProgressView:
         ticks = 0
         while self._session.run is not None and self._session.run.summary is None:
             if self._live is not None:
-                block = Text("\n".join(progress_block(self.now())), no_wrap=True, overflow="ellipsis")
-                self._live.update(block, refresh=True)
+                self._live.update(_drawn(self.now()), refresh=True)
             elif ticks and ticks % LINE_TICKS == 0:
                 log.info("%s", progress_line(self.now()))
             ticks += 1
