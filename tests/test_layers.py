@@ -56,7 +56,6 @@ OWNERS = {
     "psutil": {"swarm"},
     "influxdb_client": {"sinks"},
     "prometheus_client": {"sinks"},
-    "rich": {"cli", "swarm"},
 }
 """Library → the only parts that may import it."""
 
