@@ -179,6 +179,13 @@ OPTIONS = (
     Option("--rounds", "N", "1", "How often a sweep goes through its levels; medians and their spread are reported"),
     # where the numbers go
     Option(
+        "--metrics-port",
+        "PORT",
+        None,
+        "Serve OpenMetrics at /metrics of this port as well, also of a headless run: 9464, or 0.0.0.0:9464",
+        in_web=False,
+    ),
+    Option(
         "--influx-optional",
         None,
         False,

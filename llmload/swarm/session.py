@@ -26,6 +26,7 @@ from llmload.swarm.ending import Ending
 from llmload.swarm.fitting import fit_users
 from llmload.swarm.lag import LagProbe
 from llmload.swarm.load import Load, UserListener
+from llmload.swarm.outputs import open_metrics
 from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.progress import ProgressView
 from llmload.swarm.run import Run
@@ -117,6 +118,7 @@ class Session:
             return
         fit_users(self)
         self.progress.open()
+        self.setup.metrics = open_metrics(self.web_ui, self.setup.options)
         if self.web_ui is not None:
             web.guard_start(self.web_ui.app, self)
         shapes.choose(self, self.setup.load)

@@ -41,6 +41,8 @@ class Setup:
         self.probed: Completion | None = None
         self.sinks: list[Sink] = []
         """Where the numbers of a run go beside its record."""
+        self.metrics: Sink | None = None
+        """The one among them that lives as long as this process: what `/metrics` shows."""
         self.own_shape = environment.shape_class
         """The load shape of the locustfile, where it has one."""
         parsed: Any = environment.parsed_options
@@ -118,6 +120,7 @@ class Setup:
         self.gates(options)
         RunRecord.check(plan.settings.run_dir)
         self.sinks = open_sinks(os.environ, optional=bool(options.get("influx_optional")), with_probe=with_probe)
+        self.sinks += filter(None, [self.metrics])
         trust = plan.trust
         if plan.settings.insecure:
             log.warning("Certificates are not verified (--insecure)")
