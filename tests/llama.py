@@ -83,6 +83,11 @@ class LlamaServer:
         counters = self.counters()
         return int(counters["prompt_tokens_total"]), int(counters["tokens_predicted_total"])
 
+    def count(self, text):
+        """Return how many tokens a text is."""
+        body = json.dumps({"content": text}).encode()
+        return len(json.loads(self._get("/tokenize", body))["tokens"])
+
     def _await_health(self):
         give_up_at = time.monotonic() + READY_S
         while self._child.poll() is None and time.monotonic() < give_up_at:
@@ -93,8 +98,9 @@ class LlamaServer:
                 time.sleep(0.05)
         raise RuntimeError(f"llama-server did not start: {self._log.read_text(errors='replace')[-2000:]}")
 
-    def _get(self, path):
-        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {KEY}"})
+    def _get(self, path, body=None):
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=body, headers=headers)
         with self._http.open(request, timeout=30) as response:
             return response.read()
 

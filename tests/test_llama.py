@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from llmload.workload.synthetic import synthetic_text, text_of_blocks
 from tests.llama import KEY, MODEL, LlamaServer, require_llama
 from tests.locusts import LLMLOAD, check_ledger, run_locust
 
@@ -164,3 +165,11 @@ def test_a_connection_that_the_server_closes_after_each_stream(llama, tmp_path):
     connections = ran.summary["connections"]
     assert (connections["new"], connections["reused"]) == (60, 0)
     assert ran.code == 0, ran.text
+
+
+@pytest.mark.parametrize("tokens", [1, 20, 512, 3000])
+def test_synthetic_prompts_have_their_length(llama, tokens):
+    """DAT-06: made-up prompts are as long as was asked for, in tokens of a real tokenizer, within 2 %."""
+    assert llama.count(synthetic_text(tokens, key="1/5")) == pytest.approx(tokens, rel=0.02, abs=3)
+    blocks = tuple(range(-(-tokens // 512)))
+    assert llama.count(text_of_blocks(tokens, blocks=blocks, key="1")) == pytest.approx(tokens, rel=0.02, abs=3)
