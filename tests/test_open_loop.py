@@ -208,3 +208,39 @@ def test_a_ramp_down_cancels_nothing(tmp_path):
     assert locust.ledger["cancelled"] == 0
     per_second = Counter(int(at_s - locust.about["arrivals_from"]) for at_s in intended(locust))
     assert 0 < per_second[3] < per_second[1] / 1.5
+
+
+def test_what_locust_promises_a_user(tmp_path, mock):
+    """on_start and on_stop once each, nested task sets, tasks that raise: as in a closed loop, and all is counted."""
+    path, seen = tmp_path / "life.py", tmp_path / "seen"
+    path.write_text(
+        "from locust import TaskSet, task\n"
+        "from llmload import OpenLoopUser\n"
+        f"out = open({str(seen)!r}, 'a')\n"
+        "def say(word): out.write(word + '\\n'); out.flush()\n"
+        "class Mine(OpenLoopUser):\n"
+        "    def on_start(self): say('start')\n"
+        "    def on_stop(self): say('stop')\n"
+        "    @task\n"
+        "    class Talk(TaskSet):\n"
+        "        @task\n"
+        "        def ask(self):\n"
+        "            self.user.chat()\n"
+        "            self.interrupt()\n"
+        "    @task\n"
+        "    def fail(self):\n"
+        "        raise ValueError('planted')\n"
+        "    @task\n"
+        "    def rest(self):\n"
+        "        self.wait()\n"
+    )
+    locust = run_locust(
+        tmp_path, "--host", mock.url, "--model", "mock", "-u", 20, "-r", 20, "-t", "2s", "--arrival", "constant",
+        locustfile=path,
+    )  # fmt: skip
+    arrivals = locust.summary["arrivals"]
+    assert Counter(seen.read_text().split()) == {"start": 20, "stop": 20}
+    assert check_ledger(locust)["ok"] == arrivals["achieved"] > 3
+    assert arrivals["not_sent_why"]["task"] > 6
+    assert locust.summary["run"]["load"]["exceptions"] > 3
+    assert arrivals["offered"] == arrivals["achieved"] + arrivals["not_sent"]
