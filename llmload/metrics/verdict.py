@@ -27,8 +27,9 @@ MIXED_KERNEL_LAG_OF_ITL = 1.0
 
 CLIENT_DELAY_OF_TTFT = 0.5
 MIXED_DELAY_OF_TTFT = 0.1
-"""Of TTFT p50, the p99 of the send delay of an open loop: there it is part of the latency that is shown, so a client
-that sends late is told from a slow server by it, wherever arrivals are stamped."""
+"""Of TTFT p50, the p95 of the send delay of an open loop: there it is part of the latency that is shown, so a client
+that sends late is told from a slow server by it, wherever arrivals are stamped. Not p99, which of fewer than a hundred
+requests is the worst one."""
 
 
 def client_verdict(
@@ -38,13 +39,13 @@ def client_verdict(
     ttft_p50_s: float | None,
     *,
     kernel_stamps: bool = False,
-    send_delay_p99_s: float | None = None,
+    send_delay_p95_s: float | None = None,
 ) -> tuple[Verdict, str]:
     """Say whose latency a run shows, and why, in one sentence.
 
     `client`: CPU >= 90 %, or p99 lag > 10 % of TTFT p50. `mixed`: CPU >= 75 %, or p99 lag > 2 % of TTFT p50 or > 25 %
     of ITL p50. Where the kernel stamps arrivals lag counts only beyond a whole ITL, as `mixed`. `server`: none of
-    it. In an open loop also `client`: p99 send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it,
+    it. In an open loop also `client`: p95 send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it,
     and CPU, lag, or both latencies are not known.
 
     Example: lag 3 ms, CPU 40 %, ITL 20 ms, TTFT 100 ms is `mixed`: 3 % of TTFT.
@@ -55,7 +56,7 @@ def client_verdict(
         itl_p50_s: median ITL, seconds; None where there is none.
         ttft_p50_s: median TTFT, seconds; None where there is none.
         kernel_stamps: whether every arrival was stamped by the kernel.
-        send_delay_p99_s: 99th percentile of the send delay, seconds, of an open loop; None in a closed one.
+        send_delay_p95_s: 95th percentile of the send delay, seconds, of an open loop; None in a closed one.
     """
     cpu, lag_s = cpu_percent_max or 0.0, lag_p99_s or 0.0
     of_ttft = lag_s / ttft_p50_s if ttft_p50_s and not kernel_stamps else 0.0
@@ -65,9 +66,9 @@ def client_verdict(
         return "client", f"the busiest worker used {cpu:.0f} % of a core"
     if of_ttft > CLIENT_LAG_OF_TTFT:
         return "client", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_ttft:.0%} of TTFT p50"
-    delay_s = send_delay_p99_s or 0.0
+    delay_s = send_delay_p95_s or 0.0
     of_delay = delay_s / ttft_p50_s if ttft_p50_s else 0.0
-    late = f"requests went out late: p99 send delay is {delay_s * 1e3:.1f} ms, {of_delay:.0%} of TTFT p50"
+    late = f"requests went out late: p95 send delay is {delay_s * 1e3:.1f} ms, {of_delay:.0%} of TTFT p50"
     if of_delay > CLIENT_DELAY_OF_TTFT:
         return "client", late
     if of_delay > MIXED_DELAY_OF_TTFT:
@@ -88,5 +89,5 @@ def client_verdict(
 
 
 def open_loop_delay_s(metrics: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Return the p99 send delay of summarised metrics; None where there are no intended starts."""
-    return metrics["send_delay_s"]["p99"] if metrics["e2e_intended_s"]["n"] else None
+    """Return the p95 send delay of summarised metrics; None where there are no intended starts."""
+    return metrics["send_delay_s"]["p95"] if metrics["e2e_intended_s"]["n"] else None

@@ -56,7 +56,9 @@ def _requests(summary: Mapping[str, Any]) -> dict[str, str]:
     ledger = summary["ledger"]
     failed, started = ledger["failed"], ledger["started"]
     output = summary["throughput"]["output_throughput"]
-    p95 = milliseconds(summary["metrics"]["ttft_s"]["p95"])
+    metrics = summary["metrics"]
+    opened = bool(metrics["ttft_intended_s"]["n"])  # in an open loop latency counts from the intended start
+    p95 = milliseconds(metrics["ttft_intended_s" if opened else "ttft_s"]["p95"])
     return {
         "tone": "bad" if failed and not ledger["ok"] else "doubt" if failed or not started else "good",
         "title": f"{ledger['ok']:,} ok, {failed:,} failed of {started:,}",
