@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llmload")
 
+LATE_PLACE = 10**6
+"""From here on arrival processes of workers that join a run are numbered until the master deals anew: none twice."""
+
 
 def start(session: Session) -> None:
     """Begin a run in this process.
@@ -118,7 +121,8 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
     )
     session.phases.label(shared.get("step"))
     if plan.any_open:
-        session.load.schedule = _schedule(session, plan, shared, place=index)
+        late = LATE_PLACE + session.runner.worker_index if name.endswith("-late") else 0
+        session.load.schedule = _schedule(session, plan, shared, place=index + late)
 
 
 def _schedule(session: Session, plan: Plan, shared: Mapping[str, Any], *, place: int) -> Schedule:
