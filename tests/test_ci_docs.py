@@ -9,10 +9,10 @@ import subprocess
 
 import pytest
 import yaml
+from junitparser import JUnitXml
 from locust.argument_parser import get_parser
 
 from llmload.mock.process import MockProcess
-from llmload.sinks.record import find_run
 from llmload.swarm import plugin
 from llmload.swarm.gates import read_gates, read_slo_file
 from tests.locusts import LOCUST, ROOT
@@ -118,7 +118,11 @@ def test_the_gate_runs_as_pasted(tmp_path, mock):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "objectives: 4 of 4 met" in done.stdout
-    assert (find_run(tmp_path / "runs") / "summary.json").is_file()
+    (junit,) = tmp_path.glob("runs/*/junit.xml")
+    suites = JUnitXml.fromfile(str(junit))
+    assert (suites.failures, suites.errors) == (0, 0)
+    assert {"p95(ttft) < 800ms", "n(ttft) >= 50"} <= {case.name for suite in suites for case in suite}
+    assert "p95(ttft)" in (tmp_path / "step.md").read_text()
 
 
 def test_the_gate_without_its_variables_is_red(tmp_path):
