@@ -10,7 +10,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test check bench
+.PHONY: demo test check bench dashboards smoke
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,3 +37,14 @@ check: $(INSTALLED)                 ## lint, format, types
 
 bench: $(INSTALLED)                 ## the numbers of the README, measured on this machine
 	$(BIN)/python -m bench
+
+dashboards: $(INSTALLED)            ## the Grafana boards and docs/dashboards.md, from grafana/*.py
+	$(BIN)/python -m grafana
+
+smoke: $(INSTALLED)                 ## the compose stack on a real Docker engine, without any image registry
+	tests/compose_smoke.sh
+
+.env:                               ## random secrets for docker compose
+	(umask 077; while IFS= read -r line; do \
+	    case "$$line" in *TOKEN=|*PASSWORD=) line="$$line$$(head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n')";; esac; \
+	    printf '%s\n' "$$line"; done < .env.example > .env)

@@ -13,6 +13,7 @@ from llmload.errors import LlmloadError
 COMMANDS = {
     "calibrate": "find out how much one worker holds on this machine",
     "demo": "run the mock server and a short load against it",
+    "health": "tell whether the process of this container is up",
     "mock": "serve a chat API with known times",
     "push": "send the record of a run to InfluxDB",
     "report": "print the summary of a run from its record",
