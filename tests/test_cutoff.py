@@ -63,6 +63,13 @@ def test_the_verdict_says_so() -> None:
     assert verdict["why"].endswith("10 requests had been without a first token for 1000 ms when they were cut off")
 
 
+def test_estimated_tokens_are_said() -> None:
+    """An objective on speed or throughput that rests on estimates says of how many answers."""
+    rows = [completion(output_tokens=10, tpot_s=0.01, usage_source="estimate")] * 3
+    assert verdict_on("p50(tpot) < 1s", *rows)["why"] == "it was 10 ms; output tokens of 3 answers are estimates"
+    assert "estimates" not in verdict_on("p50(e2e) < 1s", *rows)["why"]
+
+
 def test_a_histogram_from_a_value_on() -> None:
     """Counts of the buckets from that value on."""
     histogram = Histogram(1_000_000)

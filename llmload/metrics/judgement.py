@@ -17,6 +17,11 @@ from llmload.metrics.steps import is_measured
 from llmload.metrics.tally import Tallies, Tally
 from llmload.metrics.throughput import throughput
 
+_FROM_OUTPUT_TOKENS = (
+    "tpot_s", "output_tps", "output_tokens", "output_throughput", "total_throughput", "served_throughput",
+    "peak_output_throughput",
+)  # fmt: skip
+
 
 def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Return the part `objectives` of a summary; None where the run had none.
@@ -39,14 +44,23 @@ def judge_run(tallies: Tallies, run: Mapping[str, Any], summary: Mapping[str, An
             verdicts.append(judge_in(tallies, run, one))
         else:
             tally = tally_of(tallies, one.scope)
-            verdicts.append(with_cut_off(one, one.judge(_whole(summary, tally, one)), tally))
+            verdicts.append(_with_doubts(one, one.judge(_whole(summary, tally, one)), tally))
     return verdicts
 
 
 def judge_in(tallies: Tallies, run: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
     """Return the verdict on an objective by what of these tallies is in its scope; see `Objective.judge`."""
     part = section(tallies, run, objective.scope, [objective])
-    return with_cut_off(objective, objective.judge(part), tally_of(tallies, objective.scope))
+    return _with_doubts(objective, objective.judge(part), tally_of(tallies, objective.scope))
+
+
+def _with_doubts(objective: Objective, verdict: dict[str, Any], tally: Tally) -> dict[str, Any]:
+    """Return the verdict with what was cut off, and with a word on counts that no server gave."""
+    verdict = with_cut_off(objective, verdict, tally)
+    estimated = tally.usage_sources["estimate"]
+    if not estimated or verdict["value"] is None or objective.metric not in _FROM_OUTPUT_TOKENS:
+        return verdict
+    return {**verdict, "why": f"{verdict['why']}; output tokens of {estimated:,} answers are estimates"}
 
 
 def _whole(summary: Mapping[str, Any], tally: Tally, objective: Objective) -> dict[str, Any]:
