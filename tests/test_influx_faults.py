@@ -5,6 +5,8 @@ docs/influxdb.md has them as a table; `python -m bench.sinks` measures the long 
 
 from __future__ import annotations
 
+import re
+import resource
 import signal
 import subprocess
 import time
@@ -122,6 +124,20 @@ def test_kill_9_of_the_master_then_push(tmp_path, influx, mock):
         assert influx.requests(locust.run.name) == len(recorded)
     seconds = {one.time_ns for one in recorded_points(locust.run) if one.measurement == INTERVAL}
     assert influx.count(INTERVAL, locust.run.name, "elapsed_s") >= len(seconds)
+
+
+def test_the_disk_of_the_record_is_full(tmp_path, influx, mock):
+    """InfluxDB gets every completion all the same; the run says that its record is not whole."""
+
+    def small_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
+
+    locust = Locust(tmp_path, "--host", mock.url, "-t", "3s", *RUN, env=influx.env, before=small_disk)
+    assert locust.ends() == 4
+    ok = int(re.search(r"(\d+) ok", locust.text)[1])
+    missing = int(re.search(r"(\d+) completions are missing from the record", locust.text)[1])
+    assert 0 < missing < ok == influx.requests(locust.run.name)
 
 
 @pytest.mark.parametrize(("status", "headers"), [(500, {}), (429, {"Retry-After": "1"}), (401, {})], ids=str)

@@ -25,23 +25,30 @@ def to_line(point: Point) -> bytes | None:
     Text arrives as it is in fields, line breaks included. In a tag line breaks and other control characters become
     spaces, and a backslash at its end is taken off: the protocol has no way to write them (INF-06).
     """
-    tags = "".join(_tag(name, value) for name, value in sorted(point.tags.items()))
-    fields = ",".join(f"{name}={_field(value)}" for name, value in point.fields.items())
-    if not fields:
+    if not point.fields:
         return None
-    # a lone surrogate has no UTF-8
-    return f"{point.measurement}{tags} {fields} {point.time_ns}".encode("utf-8", "replace")
+    fields = ",".join([f"{name}={_field(value)}" for name, value in point.fields.items()])
+    line = f"{_head(point.measurement, tuple(point.tags.items()))} {fields} {point.time_ns}"
+    return line.encode("utf-8", "replace")  # a lone surrogate has no UTF-8
 
 
 @lru_cache(maxsize=4096)
+def _head(measurement: str, tags: tuple[tuple[str, str], ...]) -> str:
+    """The series: there are few of them, with many points each."""
+    return measurement + "".join(_tag(name, value) for name, value in sorted(tags))
+
+
 def _tag(name: str, value: str) -> str:
     value = value[:MAX_TAG_CHARS].translate(_BREAKS).strip().rstrip("\\")
     return f",{name}={value.translate(_TAG)}" if value else ""
 
 
 def _field(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    kind = type(value)
+    if kind is float:
+        return repr(value)
+    if kind is int:
+        return f"{value}i"
     if isinstance(value, str):
         return f'"{value[:MAX_TEXT_CHARS].translate(_TEXT)}"'
-    return f"{value}i" if isinstance(value, int) else repr(value)
+    return "true" if value else "false"

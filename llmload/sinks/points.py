@@ -39,6 +39,14 @@ INTEGERS = frozenset(
 """Fields that are whole numbers; every other number is a float, also when it is whole."""
 
 
+_RECORDED = (
+    *(metric.name for metric in REQUEST_METRICS),
+    *("status", "finish_reason", "message", "received_bytes", "token_events", "good"),
+)
+"""Fields of a completion's point that its record has under the same name."""
+_LARGEST = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One point: `time_ns` in unix nanoseconds."""
@@ -83,9 +91,7 @@ def request_point(completion: Mapping[str, Any], run_id: str) -> Point:
     for name in ("kind", "step"):
         if completion.get(name) is not None:
             tags[name] = completion[name]
-    values = {metric.name: completion.get(metric.name) for metric in REQUEST_METRICS}
-    for name in ("status", "finish_reason", "message", "received_bytes", "token_events", "good"):
-        values[name] = completion.get(name)
+    values = {name: completion[name] for name in _RECORDED if name in completion}
     values.update(request_id=completion["id"], retries=completion.get("reconnects", 0))
     if number.isdigit():
         ended_ns = ended_ns // 1000 * 1000 + int(number) % 1000
@@ -116,12 +122,13 @@ def typed(values: Mapping[str, Any]) -> dict[str, Value]:
     """Return the values with the type that their field has, without those that are missing or no number."""
     fields: dict[str, Value] = {}
     for name, value in values.items():
-        if value is None:
-            continue
-        if isinstance(value, str | bool):
+        if type(value) is float:
+            if isfinite(value):
+                fields[name] = int(value) if name in INTEGERS else value
+        elif isinstance(value, str | bool):
             fields[name] = value
-        elif name in INTEGERS:
-            fields[name] = int(value)
-        elif isfinite(value):
-            fields[name] = float(value)
+        elif value is None or abs(value) > _LARGEST:  # of more than 64 bits there is no field
+            continue
+        else:
+            fields[name] = int(value) if name in INTEGERS else float(value)
     return fields
