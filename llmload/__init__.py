@@ -19,13 +19,15 @@ from llmload.errors import LlmloadError, SetupError
 from llmload.records import ChatRequest, Completion
 
 if TYPE_CHECKING:
+    from llmload.swarm.arms import ABUser, Arm
     from llmload.swarm.open_loop import OpenLoopUser
     from llmload.swarm.shapes import StagesShape
     from llmload.swarm.users import ChatUser
 
 __version__ = "0.1.0"
 __all__ = [
-    "ChatRequest", "ChatUser", "Completion", "LlmloadError", "OpenLoopUser", "SetupError", "StagesShape", "__version__",
+    "ABUser", "Arm", "ChatRequest", "ChatUser", "Completion", "LlmloadError", "OpenLoopUser", "SetupError",
+    "StagesShape", "__version__",
 ]  # fmt: skip
 
 
@@ -34,6 +36,10 @@ def __getattr__(name: str) -> Any:
         from llmload.swarm.users import ChatUser
 
         return ChatUser
+    if name in ("ABUser", "Arm"):
+        from llmload.swarm import arms
+
+        return getattr(arms, name)
     if name == "StagesShape":
         from llmload.swarm.shapes import StagesShape
 

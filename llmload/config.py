@@ -58,6 +58,7 @@ class Settings:
     deadlines: Deadlines = Deadlines()
     run_dir: str = "runs"
     http2: bool = False
+    reuse_connections: bool = True
     ca_file: str | None = None
     insecure: bool = False
     probe: bool = True
@@ -93,6 +94,7 @@ class Settings:
             "seed": self.seed,
             "think_time": self.think_time,
             "http2": self.http2,
+            "reuse_connections": self.reuse_connections,
             "ca_file": self.ca_file,
             "insecure": self.insecure,
             "timeout_connect_s": self.deadlines.connect_s,
@@ -138,6 +140,7 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
         ),
         run_dir=text_of(options, "run_dir") or "runs",
         http2=_switch(options, "http2", default=False),
+        reuse_connections=_switch(options, "reuse_connections", default=True),
         ca_file=text_of(options, "ca_file"),
         insecure=_switch(options, "insecure", default=False),
         probe=_switch(options, "probe", default=True),

@@ -80,13 +80,13 @@ def test_the_called_url_is_printed_once(tmp_path, mock):
     assert locust.text.count(f"POST {mock.url}/chat/completions") == 1
 
 
-@pytest.mark.parametrize("name", ["chat", "mixed", "listen"])
+@pytest.mark.parametrize("name", ["ab", "chat", "mixed", "listen"])
 def test_every_shipped_locustfile_runs(tmp_path, mock, name):
     """The example files are documentation that works; each class is a scenario of its own."""
     locust = plain(tmp_path, mock, "-u", 4, "-r", 4, "-t", "4s", locustfile=f"locustfiles/{name}.py")
     assert locust.code == 0, locust.text
     assert check_ledger(locust)["ok"] > 0
-    expected = {"chat": {"Chat"}, "mixed": {"Support", "Writer"}, "listen": {"Chat"}}
+    expected = {"ab": {"Before", "After"}, "chat": {"Chat"}, "mixed": {"Support", "Writer"}, "listen": {"Chat"}}
     assert set(locust.summary["scenarios"]) == expected[name]
 
 

@@ -12,8 +12,10 @@ from llmload.errors import LlmloadError
 
 COMMANDS = {
     "calibrate": "find out how much one worker holds on this machine",
+    "compare": "compare runs, each change with its interval and a verdict",
     "demo": "run the mock server and a short load against it",
     "health": "tell whether the process of this container is up",
+    "history": "list the runs of an archive, with a trend for each metric",
     "mock": "serve a chat API with known times",
     "push": "send the record of a run to InfluxDB",
     "report": "print the summary of a run from its record",

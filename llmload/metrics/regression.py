@@ -1,8 +1,8 @@
 """The rules of `--fail-on`: `ttft p95 worse by 10%`, read and judged on a comparison.
 
 Pure, no I/O, no clock. A rule fails when the whole interval of the change lies beyond its limit, in the worse
-direction: with a confidence of 95 % and a true change right at the limit that happens in 2.5 % of the comparisons, its
-nominal rate of false alarms; with a smaller change more seldom.
+direction. With a confidence of 95 % its nominal rate of false alarms is 5 %, of which one direction takes half: that is
+for a true change right at the limit; with a smaller one, or none, alarms are rarer.
 """
 
 from __future__ import annotations

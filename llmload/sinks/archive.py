@@ -51,7 +51,7 @@ def read_facts(
     about, completions, _ = read_run(path)
     part = scenario is not None or step is not None
     if (path / COMPLETIONS_FILE).is_file():
-        summary = None if part else _read_summary(path)
+        summary = None if part else read_summary(path)
         if summary is None:
             mine = (one for one in completions if _is_part(one.scenario, one.step, scenario, step))
             summary = _summarise(path, mine, about)
@@ -62,7 +62,7 @@ def read_facts(
     elif part:
         raise RecordError(f"{path} has no completions to choose from", "archive it with --archive-records")
     else:
-        evidence, found = _read_evidence(path), _read_summary(path)
+        evidence, found = _read_evidence(path), read_summary(path)
         if found is None:
             raise RecordError(f"{path} has no {SUMMARY_FILE} of this version", "archive the run again")
         summary = found
@@ -88,7 +88,7 @@ def _summarise(path: Path, completions: Any, about: Mapping[str, Any]) -> dict[s
         raise RecordError(f"{path} holds values that no run can have ({error})", "it was changed by hand") from error
 
 
-def _read_summary(path: Path) -> dict[str, Any] | None:
+def read_summary(path: Path) -> dict[str, Any] | None:
     """Return summary.json, None where it is missing or of another version."""
     try:
         summary = json.loads((path / SUMMARY_FILE).read_text(encoding="utf-8"))

@@ -45,6 +45,7 @@ def about_run(session: Session, plan: Plan, run_id: str) -> dict[str, Any]:
         "id": run_id,
         "mode": "master" if session.is_master else "local",
         "targets": {cls.__name__: target.shown for cls, target in plan.targets.items()},
+        **({"arms": plan.arms} if plan.arms else {}),
         "settings": {**plan.settings.shown(), **plan.load.shown(), **session.setup.gates(options).shown()},
         "locust": {
             name: options.get(name)

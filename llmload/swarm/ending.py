@@ -23,6 +23,8 @@ from llmload.reports.files import write_all
 from llmload.reports.github import publish
 from llmload.reports.text import render
 from llmload.swarm.exit_code import settle_exit_code
+from llmload.swarm.keeping import keep
+from llmload.swarm.pairs import pairs_text
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
@@ -117,10 +119,14 @@ class Ending:
         # in a thread: a long record takes a while, and the web page goes on
         written = get_hub().threadpool.apply(write_all, (run.record.path, run.summary))
         print(render(run.summary, written.findings), file=out)
+        if pairs := pairs_text(run.record.path):
+            print(f"\n{pairs}", file=out)
         again = f"(llmload report {run.record.path} prints this again)" if run.record.error is None else "INCOMPLETE"
         print(f"\nRecord: {run.record.path}   {again}", file=out)
         for path in written.paths:
             print(f"Report: {path}", file=out)
+        if kept := keep(run.record.path, self._session.setup.options):
+            print(kept, file=out)
         for problem in [*written.problems, *publish(run.summary, written.findings, os.environ, out)]:
             log.warning("%s", problem)
         out.flush()

@@ -96,9 +96,23 @@ OPTIONS = (
     Option("--timeout-idle", "DURATION", "60s", "Deadline between two events with content; 0: none"),
     Option("--timeout-total", "DURATION", "600s", "Deadline for the whole answer; 0: none"),
     Option("--http2", None, False, "Offer HTTP/2 to a TLS server; arrivals are then stamped after the read"),
+    Option(
+        "--reuse-connections",
+        None,
+        True,
+        "Keep connections between requests; without it each request opens one of its own",
+    ),
     Option("--ca-file", "FILE", None, "PEM file of certificates to trust beside the usual ones", in_web=False),
     Option("--insecure", None, False, "Do not verify the server's certificate; every output says so", in_web=False),
     Option("--run-dir", "DIR", "runs", "Folder in which each run gets a directory of its own", in_web=False),
+    Option(
+        "--archive",
+        "DIR",
+        None,
+        "Also keep the run here, about 100 kB, for llmload history and llmload compare --against",
+        in_web=False,
+    ),
+    Option("--archive-records", None, False, "Keep its completions there as well", in_web=False),
     Option(
         "--probe",
         None,

@@ -28,7 +28,9 @@ from llmload.records import ChatRequest
 from llmload.surroundings import Surroundings, WallClock
 from llmload.swarm.arriving import Arrival
 from llmload.target import Target
+from llmload.wire.choose import open_wire
 from llmload.wire.deadlines import Keeper
+from llmload.wire.exchange import Wire
 from llmload.wire.tls import Context, shared_context
 from llmload.workload.lengths import PromptLengths
 from llmload.workload.prompts import Prompt, fingerprint, load_prompts
@@ -112,7 +114,7 @@ class Plan:
         shelf: PromptShelf,
         host_of: Callable[[UserClass], str | None] = attrgetter("host"),
     ) -> None:
-        models = [getattr(cls, "model", None) for cls in classes]
+        models = [getattr(cls, "model", None) for cls in classes if not getattr(cls, "arms", ())]
         fallback = models[0] if models and all(models) else None
         self.settings: Settings = read_settings({**options, "model": options.get("model") or fallback}, environ)
         self.load: LoadSettings = read_load(options)
@@ -123,7 +125,8 @@ class Plan:
         self.goodput: Goodput | None = parse_goodput(options.get("goodput"))
         host = options.get("host")
         self.targets: dict[UserClass, Target] = {
-            cls: Target.parse(host or host_of(cls), path=self.protocol.path) for cls in classes
+            cls: Target.parse(_own_host(cls, host_of) or host or host_of(cls), path=self.protocol.path)
+            for cls in classes
         }
         if not classes:
             raise SetupError("the locustfile has no ChatUser class", "derive one: class Chat(ChatUser): pass")
@@ -205,6 +208,8 @@ class Plan:
     def _unique(self, path: str | None) -> Unique:
         chosen = self.settings.unique_prompts
         if chosen == "auto":
+            if any(getattr(cls, "arms", ()) for cls in self.targets if self._path(cls) == path):
+                return "always"  # what one arm has sent must not be in the cache for the next
             return "repeats" if path is None else "never"
         return cast(Unique, chosen)
 
@@ -243,6 +248,26 @@ class Plan:
             lag_since=lag_since,
             goodput=self.goodput,
         )
+
+    def wire(self, cls: UserClass) -> Wire:
+        """Return a new wire for a user of a class."""
+
+        def chosen(name: str) -> bool:
+            own = getattr(cls, name, None)
+            return bool(getattr(self.settings, name) if own is None else own)
+
+        url, http2, reuse = self.targets[cls].url, chosen("http2"), chosen("reuse_connections")
+        return open_wire(url, ssl_context=self.trust, http2=http2, reuse=reuse)
+
+    @property
+    def arms(self) -> dict[str, dict[str, Any]]:
+        """What distinguishes the arms of an A/B run, by name, in their order; empty without arms."""
+        arms: list[Any] = [cls for cls in self.targets if getattr(cls, "is_arm", False)]
+        return {arm.named(): arm.shown() for arm in arms}
+
+    def copies(self, cls: UserClass, count: int) -> list[Prompt]:
+        """Return the next prompt of a class once for each of `count` requests."""
+        return self._sources[self._path(cls)].copies(count)
 
     def request(
         self,
@@ -286,3 +311,8 @@ class Plan:
 
     def _path(self, cls: UserClass) -> str | None:
         return getattr(cls, "prompts", None) or self.settings.prompts
+
+
+def _own_host(cls: UserClass, host_of: Callable[[UserClass], str | None]) -> str | None:
+    """An arm's host is what it is about: it comes before --host."""
+    return host_of(cls) if getattr(cls, "is_arm", False) else None

@@ -35,7 +35,6 @@ from llmload.swarm.shares import Shares
 from llmload.swarm.start import start
 from llmload.swarm.switch import PhaseSwitch
 from llmload.swarm.workers import Workers, WorkerSide
-from llmload.wire.choose import open_wire
 from llmload.wire.tls import shared_context
 
 COLLECT_S = 1.0
@@ -196,9 +195,7 @@ class Session:
                 clock=self.setup.clock,
                 lag_since=self.lag.worst_since,
             )
-        plan = self.plan
-        wire = open_wire(around.target.url, ssl_context=plan.trust, http2=plan.settings.http2)
-        return Client(wire, around)
+        return Client(self.plan.wire(cls), around)
 
     def think_time_s(self) -> float:
         """Return the next pause of a user, seconds."""

@@ -16,10 +16,11 @@ from llmload.sinks.record import RunRecord
 from llmload.sinks.sink import Sink
 from llmload.surroundings import WallClock
 from llmload.swarm.gates import Gates, read_gates
+from llmload.swarm.keeping import check_keeping
 from llmload.swarm.outputs import open_sinks
 from llmload.swarm.plan import Plan, PromptShelf, UserClass
 from llmload.swarm.preflight import probe
-from llmload.wire.choose import open_wire, proxy_in_use
+from llmload.wire.choose import proxy_in_use
 from llmload.wire.deadlines import Keeper
 from llmload.wire.tls import Context
 
@@ -75,8 +76,16 @@ class Setup:
 
     @property
     def chat_classes(self) -> list[UserClass]:
-        """The `ChatUser` classes among the user classes of this test."""
-        return [cls for cls in self._environment.user_classes if hasattr(cls, "chat") and hasattr(cls, "scenario")]
+        """The `ChatUser` classes among the user classes of this test, and the arms of those that have some.
+
+        Raises:
+            SetupError: they cannot be compared.
+        """
+        own = [cls for cls in self._environment.user_classes if hasattr(cls, "chat") and hasattr(cls, "scenario")]
+        for cls in own:
+            if hasattr(cls, "check_arms"):
+                cls.check_arms()
+        return [*own, *dict.fromkeys(arm for cls in own for arm in getattr(cls, "arms", ()))]
 
     def plan(self, options: Mapping[str, Any]) -> Plan:
         """Return what a run with these options will send and where to.
@@ -121,6 +130,7 @@ class Setup:
         RunRecord.check(plan.settings.run_dir)
         self.sinks = open_sinks(os.environ, optional=bool(options.get("influx_optional")), with_probe=with_probe)
         self.sinks += filter(None, [self.metrics])
+        check_keeping(options)
         trust = plan.trust
         if plan.settings.insecure:
             log.warning("Certificates are not verified (--insecure)")
@@ -134,7 +144,7 @@ class Setup:
     def _probe(self, plan: Plan, trust: Context) -> None:
         for cls, target in plan.targets.items():
             around = plan.around(cls, worker="probe", keeper=self.keeper, clock=self.clock, lag_since=lambda _: None)
-            wire = open_wire(target.url, ssl_context=trust, http2=plan.settings.http2)
+            wire = plan.wire(cls)
             try:
                 self.probed = probe(wire, around, model=getattr(cls, "model", None) or plan.settings.model)
             finally:

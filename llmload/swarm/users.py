@@ -52,6 +52,8 @@ class ChatUser(User):
     temperature: ClassVar[float | None] = None
     extra_body: ClassVar[Mapping[str, Any] | None] = None
     stream: ClassVar[bool | None] = None
+    http2: ClassVar[bool | None] = None
+    reuse_connections: ClassVar[bool | None] = None
     prompts: ClassVar[str | None] = None
     """A prompts file of this class's own."""
     open_loop: ClassVar[bool] = False

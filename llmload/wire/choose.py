@@ -21,8 +21,11 @@ from llmload.wire.plain import PlainWire
 log = logging.getLogger("llmload")
 
 
-def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False) -> Wire:
-    """Return a new wire for one user whose requests go to `url`; a context of None is the process's own."""
+def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False, reuse: bool = True) -> Wire:
+    """Return a new wire for one user whose requests go to `url`; a context of None is the process's own.
+
+    Without `reuse` each request opens a connection of its own.
+    """
     proxy = proxy_in_use(url)
     if proxy is not None:
         _say(f"requests go through the proxy {proxy}")
@@ -31,8 +34,8 @@ def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: boo
     elif not kernel_stamps():
         _say("this platform does not stamp arrivals in the kernel")
     else:
-        return FastWire(ssl_context=ssl_context)
-    return PlainWire(ssl_context=ssl_context, http2=http2)
+        return FastWire(ssl_context=ssl_context, reuse=reuse)
+    return PlainWire(ssl_context=ssl_context, http2=http2, reuse=reuse)
 
 
 def proxy_in_use(url: str) -> str | None:

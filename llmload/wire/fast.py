@@ -25,9 +25,11 @@ class FastWire:
 
     Args:
         ssl_context: says what is trusted; None takes the process's own.
+        reuse: keep connections between requests; without it each request opens its own.
     """
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, reuse: bool = True) -> None:
+        self._reuse = reuse
         self._pool = Pool(ssl_context or shared_context())
         self._last: Connection | None = None
         """The connection of the last answer. A user goes on with it: asking the pool costs more than the request."""
@@ -51,10 +53,12 @@ class FastWire:
             asked = {"stamps": stamps, "called_ns": called_ns}
             request = httpcore.Request(method, target, headers=lines, content=body, extensions=asked)
             response = self._pool.handle_request(request)
-            self._last = response.extensions["connection"]
+            connection: Connection = response.extensions["connection"]
+            self._last = connection if self._reuse else None
         except TRANSPORT_ERRORS as error:
             raise wire_error(error, head=False) from error
-        return FastExchange(response.extensions["answer"], stamps, close=response.close)
+        close = response.close if self._reuse else connection.close
+        return FastExchange(response.extensions["answer"], stamps, close=close)
 
     def _kept(self, origin: httpcore.Origin) -> Connection | None:
         kept = self._last

@@ -30,14 +30,17 @@ class PlainWire:
     Args:
         ssl_context: says what is trusted; None takes the process's own.
         http2: offer HTTP/2 to a TLS server.
+        reuse: keep connections between requests; without it each request opens its own.
     """
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False) -> None:
+    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False, reuse: bool = True) -> None:
         self._client = httpx.Client(
             http2=http2,
             verify=ssl_context or shared_context(),
             timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None),
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=None if reuse else 0, keepalive_expiry=None
+            ),
             headers=DEFAULT_HEADERS,
         )
 

@@ -93,16 +93,24 @@ class PromptSource:
             position: the prompt at a place of the whole sequence, counted over all laps, instead of this worker's
                 next: the same for every worker. Who deals by position sees to it that none is asked for twice.
         """
-        if position is not None:
-            return self._at_position(position)
+        return self.copies(1)[0] if position is None else self._at_position(position)
+
+    def copies(self, count: int) -> list[Prompt]:
+        """Return the next prompt `count` times, for requests that are compared: each with a nonce of its own.
+
+        With `unique` set to `never` all are the same, and each counts as served.
+        """
         if self._at == len(self._slice):
             self.laps += 1
             self._slice = self._slice_of(self.laps)
             self._at = 0
         prompt = self._prompts[self._slice[self._at]]
         self._at += 1
+        return [self._served(prompt, again=copy > 0) for copy in range(count)]
+
+    def _served(self, prompt: Prompt, *, again: bool) -> Prompt:
         self.served += 1
-        wants_nonce = self._wants_nonce(again=self.laps > 0 or self._shares)
+        wants_nonce = self._wants_nonce(again=again or self.laps > 0 or self._shares)
         return self._with_nonce(prompt, f"{self._worker}-{self.served}") if wants_nonce else prompt
 
     def _at_position(self, position: int) -> Prompt:

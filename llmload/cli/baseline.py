@@ -1,0 +1,99 @@
+"""Which runs of an archive a new one is compared with: `--against last`, `best`, `median:5`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmload.errors import RecordError, SetupError
+from llmload.metrics.definitions import BY_NAME
+from llmload.metrics.evidence import Key
+from llmload.metrics.regression import parse_rule
+from llmload.sinks.archive import entries, read_summary
+from llmload.sinks.record import find_run
+
+AGAINST_HELP = (
+    "compare one side with runs of the archive: last; best (lowest E2E p50) or 'best:ttft p95'; median:5, the "
+    "last five as five rounds"
+)
+_BEST: Key = ("e2e_s", "p50")
+
+
+def choose(which: str, archive: Path, side: Sequence[str]) -> list[str]:
+    """Return the runs that are meant, among those of the same scenarios and model that are valid.
+
+    Args:
+        which: `last`, `best`, `best:METRIC STATISTIC` or `median:N`.
+        archive: the folder.
+        side: the new runs, which are never their own baseline.
+
+    Raises:
+        SetupError: there is no such choice.
+        RecordError: there are no such runs.
+    """
+    kind, _, detail = which.partition(":")
+    if kind not in ("last", "best", "median") or (kind == "last" and detail):
+        raise SetupError(f"--against {which!r} is unknown", "use last, best, 'best:ttft p95' or median:5")
+    key = parse_rule(f"{detail} worse").key if kind == "best" and detail else _BEST
+    count = _count(detail) if kind == "median" else 1
+    fit = _fitting(archive, side)
+    if kind == "best":
+        known = [one for one in fit if value_of(one[1], key) is not None]
+        return [str(sorted(known, key=lambda one: _rank(one[1], key))[0][0])] if known else _none(archive, 0, 1)
+    if len(fit) < count:
+        return _none(archive, len(fit), count)
+    return [str(path) for path, _ in fit[-count:]]
+
+
+def _count(detail: str) -> int:
+    if not detail.isascii() or not detail.isdigit() or not 2 <= int(detail) <= 100:
+        raise SetupError(f"--against median:{detail} needs a number of runs from 2 to 100", "write e.g. median:5")
+    return int(detail)
+
+
+def _none(archive: Path, found: int, wanted: int) -> list[str]:
+    raise RecordError(
+        f"{archive} has {found} valid runs of these scenarios and this model, {wanted} are needed",
+        "archive more runs with --archive, or name a run",
+    )
+
+
+def _fitting(archive: Path, side: Sequence[str]) -> list[tuple[Path, dict[str, Any]]]:
+    new = [find_run(name) for name in side]
+    known = [summary for summary in map(read_summary, new) if summary is not None]
+    if not known:
+        raise RecordError(f"{new[0]} has no summary.json of this version", "write it again with llmload report")
+    names, found = {path.name for path in new}, []
+    for path in entries(archive):
+        summary = read_summary(path)
+        if (
+            summary is not None
+            and path.name not in names
+            and summary["run"]["valid"]
+            and _test(summary) == _test(known[0])
+        ):
+            found.append((path, summary))
+    return found
+
+
+def _test(summary: Mapping[str, Any]) -> tuple[Any, ...]:
+    return sorted(summary["scenarios"]), summary["run"]["load"]["model"]
+
+
+def value_of(summary: Mapping[str, Any], key: Key) -> float | None:
+    """Return the value of a metric and statistic in a summary, None where there is none."""
+    name, statistic = key
+    if statistic:
+        row = summary["metrics"].get(name) or {}
+        return row.get(statistic) if row.get("n") else None
+    if name in ("error_rate", "success_rate"):
+        ok, failed = summary["ledger"]["ok"], summary["ledger"]["failed"]
+        return (failed if name == "error_rate" else ok) / (ok + failed) if ok + failed else None
+    value: float | None = summary["throughput"].get(name)
+    return value
+
+
+def _rank(summary: Mapping[str, Any], key: Key) -> float:
+    value = value_of(summary, key) or 0.0
+    return -value if BY_NAME[key[0]].higher_is_better else value

@@ -1,0 +1,74 @@
+"""The arms of an A/B run as text, Markdown and HTML.
+
+No I/O. First what each arm did by itself, then each arm against the first, in pairs.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from llmload.reports.comparison import cells, escape_markdown, text_line, text_rows
+from llmload.reports.comparison_page import page
+from llmload.reports.text import WIDTH
+
+HOW = (
+    "Pairs answered the same prompt, one after the other in random order; the change is the median of the pairs' own "
+    "ratios, its interval a bootstrap over blocks of pairs. requests = ok / seconds in which the arm had a request "
+    "under way. first text = TTFT, of an answer that is not streamed E2E."
+)
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Return the result as text, lines joined by line ends."""
+    lines = [f"arm {arm['name']}: {_arm(arm)}" for arm in result["arms"]]
+    for one in result["comparisons"]:
+        lines += ["", f"{_pairs(one)}, {result['confidence']:.0%} intervals", text_line(_head(one))]
+        lines += text_rows(one["rows"])
+    return "\n".join([*lines, "", *textwrap.wrap(HOW, WIDTH)])
+
+
+def render_markdown(result: Mapping[str, Any]) -> str:
+    """Return the result as Markdown."""
+    lines = [f"- arm {escape_markdown(arm['name'])}: {escape_markdown(_arm(arm))}" for arm in result["arms"]]
+    for one in result["comparisons"]:
+        lines += ["", f"{escape_markdown(_pairs(one))}, {result['confidence']:.0%} intervals", ""]
+        lines += [f"| {' | '.join(map(escape_markdown, _head(one)))} |", "|---|---:|---:|---:|---:|---|"]
+        lines += [f"| {' | '.join(map(escape_markdown, cells(row)))} |" for row in one["rows"]]
+    return "\n".join([*lines, "", HOW])
+
+
+def render_page(result: Mapping[str, Any]) -> str:
+    """Return the result as a page of HTML."""
+    arms = "".join(f"<li>arm {escape(arm['name'])}: {escape(_arm(arm))}</li>" for arm in result["arms"])
+    return page("llmload A/B", f"<h1>A/B</h1><ul>{arms}</ul>{''.join(_tables(result))}<p>{escape(HOW)}</p>")
+
+
+def _tables(result: Mapping[str, Any]) -> Iterator[str]:
+    for one in result["comparisons"]:
+        yield f'<h2>{escape(_pairs(one))}</h2><div class="wide"><table><tr>'
+        yield "".join(f"<th>{escape(name)}</th>" for name in _head(one)) + "</tr>"
+        for row in one["rows"]:
+            kind = row["verdict"] if row["verdict"] in ("better", "worse") else ""
+            *texts, last = cells(row)
+            yield "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
+            yield f'<td class="{kind}">{escape(last)}</td></tr>'
+        yield "</table></div>"
+
+
+def _arm(arm: Mapping[str, Any]) -> str:
+    settings = ", ".join(f"{name} {value}" for name, value in arm["settings"].items())
+    rate = "-" if arm["request_throughput"] is None else f"{arm['request_throughput']:,.2f} requests/s"
+    counts = ", ".join(f"{arm[name]:,} {name}" for name in ("ok", "failed", "cancelled"))
+    return f"{counts}; {rate}" + (f" ({settings})" if settings else "")
+
+
+def _pairs(one: Mapping[str, Any]) -> str:
+    left_out = f", {one['left_out']:,} left out because one of them did not end ok" if one["left_out"] else ""
+    return f"{one['new']} against {one['base']}: {one['pairs']:,} pairs{left_out}"
+
+
+def _head(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("", one["base"], one["new"], "change", "interval", "verdict")
