@@ -5,6 +5,7 @@ docs/influxdb.md has them as a table; `python -m bench.sinks` measures the long 
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import signal
@@ -84,6 +85,12 @@ def test_down_during_the_whole_run_and_pushed_afterwards(tmp_path, own_influx, m
     own_influx.start()
     assert push(own_influx, locust.run)[0] == 0
     first = rows(own_influx, locust.run.name)
+    # a push that broke off after 10 points goes on there, and adds nothing
+    (locust.run / ".push.json").write_text(json.dumps({"to": own_influx.target.shown, "points": 10}))
+    code, said = push(own_influx, locust.run)
+    assert (code, "goes on after the first 10 points" in said) == (0, True)
+    assert rows(own_influx, locust.run.name) == first
+    assert not (locust.run / ".push.json").exists()
     assert push(own_influx, locust.run)[0] == 0
     assert rows(own_influx, locust.run.name) == first
     assert own_influx.requests(locust.run.name) == len(locust.completions)

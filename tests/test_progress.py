@@ -52,6 +52,17 @@ def test_an_open_loop_is_shown_beside_what_it_offers():
     assert ", 12.3 req/s of 15.0 offered, 912 tok/s, " in progress_line(replace(NOW, offered_rate=15.0))
 
 
+def test_what_influxdb_takes_is_shown():
+    """The block has its counters all the time, a log hears of it when something is wrong."""
+    fine = replace(NOW, influx={"written": 12345, "queued": 20, "retried": 0, "dropped": 0, "error": None})
+    assert progress_block(fine)[-1] == "InfluxDB: 12,345 points written, 20 waiting"
+    assert progress_line(fine) == progress_line(NOW)
+    counts = {"written": 0, "queued": 7, "retried": 5000, "dropped": 3, "error": "500 no space left"}
+    words = "0 points written, 7 waiting, 5,000 retried, 3 DROPPED (500 no space left)"
+    assert progress_block(replace(NOW, influx=counts))[-1] == f"InfluxDB: {words}"
+    assert progress_line(replace(NOW, influx=counts)).endswith(f", client server, InfluxDB {words}")
+
+
 @pytest.mark.parametrize(
     ("environ", "is_tty", "redraws"),
     [

@@ -30,6 +30,8 @@ class Progress:
     offered_rate: float | None = None
     """Of an open loop, requests per second."""
     stopping: bool = False
+    influx: Mapping[str, Any] | None = None
+    """Counts of the sink, where there is one."""
 
 
 def progress_block(now: Progress) -> list[str]:
@@ -43,6 +45,7 @@ def progress_block(now: Progress) -> list[str]:
         f"ended in the last {now.recent_s:.0f} s: {_rates(now)}   TTFT {_latency(now, 'ttft_s')}   "
         f"ITL {_latency(now, 'itl_s')}",
         f"client: {_CLIENT.get(now.verdict, 'not known yet')} ({now.why})",
+        *([] if now.influx is None else [f"InfluxDB: {_points(now.influx)}"]),
     ]
 
 
@@ -53,7 +56,15 @@ def progress_line(now: Progress) -> str:
     return (
         f"{_times(now)}: {step}{now.users:,} users, {ledger['in_flight']:,} in flight, {ledger['ok']:,} ok, "
         f"{_failed(ledger)}, {_rates(now)}, TTFT {_latency(now, 'ttft_s')}, client {now.verdict}"
+        + (f", InfluxDB {_points(now.influx)}" if now.influx and now.influx["error"] else "")
     )
+
+
+def _points(counts: Mapping[str, Any]) -> str:
+    text = f"{counts['written']:,} points written, {counts['queued']:,} waiting"
+    text += f", {counts['retried']:,} retried" if counts["retried"] else ""
+    text += f", {counts['dropped']:,} DROPPED" if counts["dropped"] else ""
+    return f"{text} ({counts['error']})" if counts["error"] else text
 
 
 def _times(now: Progress) -> str:

@@ -146,4 +146,5 @@ class ProgressView:
             step=run.phases.current,
             offered_rate=run.offered_rate,
             stopping=session.stopping,
+            influx=next((sink.counts() for sink in session.setup.sinks if sink.name == "influxdb"), None),
         )
