@@ -129,3 +129,16 @@ def test_the_gate_without_its_variables_is_red(tmp_path):
     """A job whose variables are missing must not pass: nothing is sent, code 2."""
     done = run_recipe("github", tmp_path, {"LLM_URL": "", "LLM_MODEL": ""})
     assert done.returncode == 2, done.stdout + done.stderr
+
+
+def test_an_upgrade_is_gated(tmp_path, mock):
+    """The rounds of both versions take turns, each in a folder of its own, and the comparison is written.
+
+    Runs this short may be too short to be judged: that is code 4, and never 0 by mistake.
+    """
+    variables = {"LLM_MODEL": "mock", "OLD_URL": mock.url, "NEW_URL": mock.url}
+    done = run_recipe("upgrade", tmp_path, variables, **{"-t_2m": "-t 2s", "--warmup_15s": "", "in_1_2_3": "in 1"})
+    assert done.returncode in (0, 4), done.stdout + done.stderr
+    assert [len(list(tmp_path.glob(f"runs/{side}/*/summary.json"))) for side in ("old", "new")] == [1, 1]
+    assert (tmp_path / "upgrade.html").is_file()
+    assert "ttft p95 worse by 10%" in done.stdout
