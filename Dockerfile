@@ -5,7 +5,8 @@ RUN python -m venv /opt/llmload
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 # the libraries first: they change less often than the code
 RUN mkdir llmload && echo '__version__ = "0"' > llmload/__init__.py \
-    && PIP_CONSTRAINT=constraints.txt /opt/llmload/bin/pip install --no-cache-dir .
+    && PIP_CONSTRAINT=constraints.txt /opt/llmload/bin/pip install --no-cache-dir . \
+    && rm -rf build llmload *.egg-info
 COPY llmload ./llmload
 RUN PIP_CONSTRAINT=constraints.txt /opt/llmload/bin/pip install --no-cache-dir --no-deps --force-reinstall .
 

@@ -72,7 +72,8 @@ LLMLOAD_SPAWN_RATE=10
 LLMLOAD_RUN_TIME=8s
 LLMLOAD_AUTOSTART=true
 LLMLOAD_EXPECT_WORKERS=2
-LLMLOAD_ARGS=--no-probe --autoquit 3
+LLMLOAD_AUTOQUIT=3
+LLMLOAD_ARGS=--no-probe
 LLMLOAD_MOCK_ARGS=--ttft-ms 50 --itl-ms 5 --tokens 20 --fault http_500=0.05
 LLMLOAD_WEB_PORT=$(free)
 LLMLOAD_MASTER_PORT=$(free)
@@ -91,11 +92,15 @@ import urllib.request as u
 u.urlopen(u.Request('http://127.0.0.1:8087/query?q=CREATE+DATABASE+llmload', method='POST'))" 2>/dev/null && break
     sleep 0.5
 done
-"${compose[@]}" --profile mock up -d --scale worker=2 >>"$work/up.log" 2>&1 || { cat "$work/up.log"; exit 1; }
+"${compose[@]}" --profile mock up -d --scale worker=2 >>"$work/up.log" 2>&1 || {
+    cat "$work/up.log"; docker logs llmload-smoke_master_1 2>&1 | tail -20; exit 1
+}
 "${compose[@]}" ps
 
 master=$(docker ps -aq --filter name=llmload-smoke_master)
-code=$(timeout 120 docker wait "$master")
+code=$(timeout 60 docker wait "$master") || {
+    docker logs "$master" 2>&1 | tail -12; docker logs llmload-smoke_worker_1 2>&1 | tail -12; exit 1
+}
 docker logs "$master" 2>&1 | grep -E "^(run |client:|requests:|Record)|influxdb" || true
 [ "$code" = 0 ] || [ "$code" = 1 ] || { docker logs "$master" 2>&1 | tail -30; echo "master ended with $code"; exit 1; }
 docker cp "$master:/app/runs" "$work/runs"
