@@ -73,7 +73,7 @@ def value_text(value: float, unit: str) -> str:
         return f"{ms:,.{2 if ms < 100 else 1 if ms < 10_000 else 0}f} ms"
     if unit == "share":
         return f"{value:.2%}"
-    return f"{value:,.{2 if value < 100 else 1}f}" + ("" if unit == "tokens" else f" {unit}")
+    return f"{value:,.{2 if value < 100 else 1 if value < 10_000 else 0}f}" + ("" if unit == "tokens" else f" {unit}")
 
 
 def notes(comparison: Mapping[str, Any]) -> Iterator[str]:
