@@ -9,8 +9,11 @@ from locust.argument_parser import get_parser
 
 from llmload.cli import health
 from llmload.cli.main import COMMANDS
-from llmload.swarm.options import OPTIONS, add_options
+from llmload.swarm import plugin
+from llmload.swarm.options import OPTIONS
 from tests.locusts import ROOT
+
+plugin.install()  # as a locustfile does by its import
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -45,9 +48,7 @@ def test_every_command_line_is_understood(words):
         assert words[1] in COMMANDS
         return
     assert words[0] == "locust"
-    parser = get_parser()
-    add_options(parser)
-    _, unknown = parser.parse_known_args(words[1:])
+    _, unknown = get_parser().parse_known_args(words[1:])
     assert unknown == []
 
 
