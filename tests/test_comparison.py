@@ -215,6 +215,7 @@ def test_every_form_says_the_same(three):
     assert max(map(len, text.splitlines())) <= 100
     for shown in (text, markdown, html):
         assert shown.count("TTFT p95") == 1
+        assert "n, base / new: TTFT 600 / 600, ITL 11,400 / 11,400, TPOT 600 / 600, " in " ".join(shown.split())
         assert "failed: itl p50 worse by 5%" in shown or "❌ itl p50 worse by 5%" in shown
     assert "<script>" not in html
     assert "\\<script\\>\\|\\`x\\` " in markdown

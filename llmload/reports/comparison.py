@@ -79,6 +79,7 @@ def value_text(value: float, unit: str) -> str:
 def notes(comparison: Mapping[str, Any]) -> Iterator[str]:
     """Yield what has to be said of the method, in whole sentences."""
     judged = [row for row in comparison["rows"] if row["verdict"] != "not comparable"]
+    yield f"n, base / new: {samples_text(shown_rows(comparison))}."
     if len(comparison["base"]) == len(comparison["new"]) == 1:
         yield ONE_RUN
     else:
@@ -91,6 +92,15 @@ def notes(comparison: Mapping[str, Any]) -> Iterator[str]:
         f"{comparison['confidence']:.0%} intervals: of {len(judged)} numbers compared here about {chance:.1f} would "
         "show a difference by chance alone."
     )
+
+
+def samples_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many samples stand behind the rows of each metric, of base and of new."""
+    counts = {
+        row["label"]: " / ".join("-" if row[side] is None else f"{row[side]['n']:,}" for side in ("base", "new"))
+        for row in reversed(rows)
+    }
+    return ", ".join(f"{label} {counts[label]}" for label in reversed(counts))
 
 
 def side_text(runs: Sequence[Mapping[str, Any]]) -> str:
