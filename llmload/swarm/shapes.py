@@ -85,7 +85,7 @@ class StagesShape(_Shape):
         """Mark the longest hold, less the time until its users are there, as the steady part of the run."""
         holds = [(end_s - from_s, from_s + UNTIL_THERE_S, end_s, users) for from_s, end_s, users in course.holds()]
         longest = max(holds, default=None)
-        if longest is not None and longest[0] > UNTIL_THERE_S and self.session.run is not None:
+        if longest is not None and longest[0] >= UNTIL_THERE_S + 2 and self.session.run is not None:
             _, from_s, end_s, users = longest
             started_s = self.session.setup.clock.now_s() - self.get_run_time()
             self.session.run.held(started_s + from_s, started_s + end_s, users)
