@@ -102,6 +102,12 @@ def test_doubts_are_said():
         "The usage source 'server' differs: 100% against 0%.",
         "The usage source 'estimate' differs: 0% against 100%.",
     ]
+    base.summary["sweep"] = {"steps": [{"ledger": {"ok": 5}}, {"ledger": {"ok": 4}}, {"ledger": {"ok": 0}}]}
+    assert (
+        "a is a sweep over 2 levels, taken together: compare one of them with --step."
+        in compare([base], [new])["warnings"]
+    )
+    base.summary["sweep"] = None
     assert compare([base], [facts("c", completions(3, n=200), temperature=0)])["warnings"] == []
 
 

@@ -129,6 +129,10 @@ def _share_of(tables: Sequence[Mapping[str, int]]) -> dict[str, float]:
 
 
 def _windows(runs: Sequence[Facts]) -> Iterator[str]:
+    for one in runs:
+        steps = [step for step in (one.summary.get("sweep") or {}).get("steps", ()) if step["ledger"]["ok"]]
+        if len(steps) > 1:
+            yield f"{one.name} is a sweep over {len(steps)} levels, taken together: compare one of them with --step."
     without = [one.name for one in runs if one.summary["throughput"]["steady"] is None]
     if without and len(without) < len(runs):
         yield f"Rates of {', '.join(without)} are over the whole run, of the others over their steady part."
