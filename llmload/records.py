@@ -91,6 +91,7 @@ class Completion:
     pool_wait_s: float | None = None
     send_delay_s: float | None = None
     client_lag_s: float | None = None
+    read_delay_s: float | None = None
     ttft_is_bound: bool = False
     """True when the first token shared a read with later ones: its true arrival may be earlier."""
 

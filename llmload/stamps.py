@@ -27,6 +27,8 @@ class Stamps:
     dns_ns: int | None = None
     connect_ns: int | None = None
     tls_ns: int | None = None
+    read_delay_ns: int | None = None
+    """The longest time that bytes of the answer waited in the kernel; None where it did not stamp them all."""
     reused: bool | None = None
     reconnects: int = 0
     """How often the request was sent anew because a kept connection turned out to be closed. The other stamps are

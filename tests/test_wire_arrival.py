@@ -16,6 +16,7 @@ from llmload.wire.arrival import SO_TIMESTAMPNS, Arrivals, kernel_stamps
 from llmload.wire.exchange import chunks
 from llmload.wire.fast import FastWire
 from llmload.wire.plain import PlainWire
+from tests import certificates
 from tests.playback import play
 from tests.scripted import body
 
@@ -83,8 +84,11 @@ def test_a_socket_without_the_option_is_read_all_the_same(scripted, monkeypatch)
     assert stamps.source == "read"
 
 
-def test_stamps_of_a_busy_client_are_the_kernels_own():
+@pytest.mark.parametrize("tls", [False, True])
+def test_stamps_of_a_busy_client_are_the_kernels_own(tls):
     """While another greenlet blocks the loop 12 ms of every 15, reads are late and kernel stamps are not.
+
+    How late the reads were is known.
 
     Both wires read at the same time in the same loop; the truth is the log of a server in another process.
     """
@@ -98,19 +102,24 @@ def test_stamps_of_a_busy_client_are_the_kernels_own():
                 pass
             gevent.sleep(0.003)
 
-    with MockProcess("--ttft-ms", "100", "--itl-ms", "20", "--tokens", "60") as mock:
+    certificate, key = certificates.files()
+    options = ("--certificate", str(certificate), "--key", str(key)) if tls else ()
+    trust = {"ssl_context": certificates.trusting_context()} if tls else {}
+    with MockProcess("--ttft-ms", "100", "--itl-ms", "20", "--tokens", "60", *options) as mock:
         busy = gevent.spawn(hog)
         runs = [
             gevent.spawn(token_reads, wire, mock.url, name)
-            for name, wire in (("plain", PlainWire()), ("fast", FastWire()))
+            for name, wire in (("plain", PlainWire(**trust)), ("fast", FastWire(**trust)))
         ]
         gevent.joinall(runs, timeout=30, raise_error=True)
         stop.append(True)
         busy.join()
         truth = {record["request_id"]: record["token_ns"] for record in mock.truth()}
-    (plain, fast), sources = zip(*(run.value for run in runs), strict=True)
+    (plain, fast), sources, delays_ns = zip(*(run.value for run in runs), strict=True)
     late_ns = {"plain": lateness(plain, truth["plain"]), "fast": lateness(fast, truth["fast"])}
     assert sources == ("read", "kernel")
+    assert delays_ns[0] is None
+    assert delays_ns[1] > 2_000_000
     assert min(map(min, late_ns.values())) > 0
     assert statistics.median(late_ns["fast"]) < statistics.median(late_ns["plain"]) / 4
 
@@ -128,7 +137,7 @@ def token_reads(wire, url, request_id):
     wire.close()
     played = play([data for data, _ in pairs], arrivals=[at_ns for _, at_ns in pairs])
     reads = list(zip(played.timeline.arrivals_ns, played.timeline.events_per_read, strict=True))
-    return reads, stamps.source
+    return reads, stamps.source, stamps.read_delay_ns
 
 
 def lateness(reads, sent_ns):

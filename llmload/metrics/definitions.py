@@ -159,6 +159,14 @@ METRICS: tuple[Metric, ...] = (
         "largest (actual - planned) wake-up",
         "not measured",
     ),
+    Metric(
+        "read_delay_s",
+        "read delay",
+        "s",
+        "longest time for which bytes of the answer waited in the kernel until the client read them",
+        "largest (read - arrival stamped by the kernel)",
+        "a read without a stamp of the kernel",
+    ),
     Metric("input_tokens", "input tokens", "tokens", "tokens of the prompt", "usage", "no usage"),
     Metric(
         "output_tokens",

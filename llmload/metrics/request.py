@@ -66,6 +66,7 @@ def _times(stamps: Stamps, timeline: Timeline, stream: bool) -> dict[str, float 
         "connect_s": _seconds(stamps.connect_ns, 0),
         "tls_s": _seconds(stamps.tls_ns, 0),
         "pool_wait_s": _seconds(stamps.pool_wait_ns, 0),
+        "read_delay_s": _seconds(stamps.read_delay_ns, 0),
         # sent - asked - set-up; the origin already is sent - set-up.
         "send_delay_s": _seconds(origin, stamps.asked_ns),
     }

@@ -112,5 +112,6 @@ def _client(phases: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any], tal
     verdict, why = client_verdict(
         lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"],
         kernel_stamps=set(tally.stamps) == {"kernel"}, send_delay_p95_s=open_loop_delay_s(metrics),
+        read_delay_p50_s=metrics["read_delay_s"]["p50"],
     )  # fmt: skip
     return {"verdict": verdict, "why": why, "lag_p99_s": lag_p99_s, "lag_max_s": lag_max_s, "cpu_percent_max": cpu}

@@ -163,7 +163,7 @@ def _client(client: Mapping[str, Any], metrics: Mapping[str, Any], *, kernel_sta
         lag_p99_s = metrics["client_lag_s"]["p99"]
     verdict, why = client_verdict(
         lag_p99_s, cpu, metrics["itl_s"]["p50"], metrics["ttft_s"]["p50"], kernel_stamps=kernel_stamps,
-        send_delay_p95_s=open_loop_delay_s(metrics),
+        send_delay_p95_s=open_loop_delay_s(metrics), read_delay_p50_s=metrics["read_delay_s"]["p50"],
     )  # fmt: skip
     return {"verdict": verdict, "why": why, **client, "lag_p99_s": lag_p99_s, "cpu_percent_max": cpu}
 

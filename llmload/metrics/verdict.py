@@ -40,13 +40,15 @@ def client_verdict(
     *,
     kernel_stamps: bool = False,
     send_delay_p95_s: float | None = None,
+    read_delay_p50_s: float | None = None,
 ) -> tuple[Verdict, str]:
     """Say whose latency a run shows, and why, in one sentence.
 
     `client`: CPU >= 90 %, or p99 lag > 10 % of TTFT p50. `mixed`: CPU >= 75 %, or p99 lag > 2 % of TTFT p50 or > 25 %
-    of ITL p50. Where the kernel stamps arrivals lag counts only beyond a whole ITL, as `mixed`. `server`: none of
-    it. In an open loop also `client`: p95 send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it,
-    and CPU, lag, or both latencies are not known.
+    of ITL p50. Where the kernel stamps arrivals lag counts only beyond a whole ITL, as `mixed`: that of half of the
+    requests' reads where it is known, else that of the loop. `server`: none of it. In an open loop also `client`: p95
+    send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it, and CPU, lag, or both latencies are not
+    known.
 
     Example: lag 3 ms, CPU 40 %, ITL 20 ms, TTFT 100 ms is `mixed`: 3 % of TTFT.
 
@@ -56,6 +58,7 @@ def client_verdict(
         itl_p50_s: median ITL, seconds; None where there is none.
         ttft_p50_s: median TTFT, seconds; None where there is none.
         kernel_stamps: whether every arrival was stamped by the kernel.
+        read_delay_p50_s: median over requests of their longest read delay, seconds; None where the kernel stamped none.
         send_delay_p95_s: 95th percentile of the send delay, seconds, of an open loop; None in a closed one.
     """
     cpu, lag_s = cpu_percent_max or 0.0, lag_p99_s or 0.0
@@ -75,7 +78,11 @@ def client_verdict(
         return "mixed", late
     if cpu >= MIXED_CPU_PERCENT:
         return "mixed", f"the busiest worker used {cpu:.0f} % of a core"
-    if of_itl > itl_limit:
+    if kernel_stamps and read_delay_p50_s is not None and itl_p50_s:
+        if read_delay_p50_s > MIXED_KERNEL_LAG_OF_ITL * itl_p50_s:
+            waited = f"in half of the requests bytes waited {read_delay_p50_s * 1e3:.1f} ms to be read"
+            return "mixed", f"{waited}, {read_delay_p50_s / itl_p50_s:.0%} of ITL p50: tokens share reads"
+    elif of_itl > itl_limit:
         effect = "tokens share reads" if kernel_stamps else "it widens ITL's tails"
         return "mixed", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_itl:.0%} of ITL p50: {effect}"
     if of_ttft > MIXED_LAG_OF_TTFT:

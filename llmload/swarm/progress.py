@@ -131,6 +131,7 @@ class ProgressView:
             recent["metrics"]["itl_s"]["p50"],
             recent["metrics"]["ttft_s"]["p50"],
             kernel_stamps=set(recent["stamps"]) == {"kernel"},
+            read_delay_p50_s=recent["metrics"]["read_delay_s"]["p50"],
         )
         ledger = run.ledger
         return Progress(

@@ -50,12 +50,18 @@ class Answer:
         self._failed: Exception | None = None
         self._reading = False
         self._unstamped = stream.arrivals.unstamped
+        stream.arrivals.longest_ns = 0
         self._resume()
 
     @property
     def kernel_stamped(self) -> bool:
         """Whether the kernel has stamped every read of this answer so far."""
         return self._stream.arrivals.unstamped == self._unstamped
+
+    @property
+    def read_delay_ns(self) -> int | None:
+        """The longest time that bytes waited in the kernel so far; None where it did not stamp them all."""
+        return self._stream.arrivals.longest_ns if self.kernel_stamped else None
 
     @property
     def ended(self) -> bool:

@@ -45,6 +45,8 @@ class Arrivals:
     def __init__(self) -> None:
         self.unstamped = 0
         """Reads that the kernel gave no stamp for: they were stamped when they came back."""
+        self.longest_ns = 0
+        """The longest time that bytes have waited here since somebody set this to 0."""
         self._last_ns = monotonic_ns()
 
     def stamp(self, ancillary: list[tuple[int, int, bytes]]) -> int:
@@ -65,5 +67,7 @@ class Arrivals:
         if not ancillary or not self._last_ns <= at_ns <= now_ns:
             self.unstamped += 1
             at_ns = now_ns
+        if now_ns - at_ns > self.longest_ns:
+            self.longest_ns = now_ns - at_ns
         self._last_ns = at_ns
         return at_ns

@@ -145,6 +145,7 @@ class FastExchange:
         """See `Exchange.close`."""
         if self._stamps.closed_ns is None:
             self._stamps.closed_ns = self._answer.response.end_ns or monotonic_ns()
+        self._stamps.read_delay_ns = self._answer.read_delay_ns
         self._close()
 
 
