@@ -59,6 +59,7 @@ class Settings:
     run_dir: str = "runs"
     http2: bool = False
     reuse_connections: bool = True
+    unix_socket: str | None = None
     ca_file: str | None = None
     insecure: bool = False
     probe: bool = True
@@ -95,6 +96,7 @@ class Settings:
             "think_time": self.think_time,
             "http2": self.http2,
             "reuse_connections": self.reuse_connections,
+            "unix_socket": self.unix_socket,
             "ca_file": self.ca_file,
             "insecure": self.insecure,
             "timeout_connect_s": self.deadlines.connect_s,
@@ -141,6 +143,7 @@ def read_settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Set
         run_dir=text_of(options, "run_dir") or "runs",
         http2=_switch(options, "http2", default=False),
         reuse_connections=_switch(options, "reuse_connections", default=True),
+        unix_socket=text_of(options, "unix_socket"),
         ca_file=text_of(options, "ca_file"),
         insecure=_switch(options, "insecure", default=False),
         probe=_switch(options, "probe", default=True),

@@ -1,11 +1,15 @@
 """The fast wire wherever it can carry, the plain one elsewhere, and a line in the log that says why."""
 
 import logging
+import socket
 
+import gevent
 import pytest
 
+from llmload.stamps import Stamps
 from llmload.wire import choose
 from llmload.wire.choose import open_wire
+from llmload.wire.exchange import WireError, chunks
 from llmload.wire.fast import FastWire
 from llmload.wire.plain import PlainWire
 
@@ -60,3 +64,39 @@ def test_a_platform_without_kernel_stamps_gets_the_plain_wire(monkeypatch, caplo
         "Arrivals are stamped when a read returns, not in the kernel: this platform does not stamp arrivals in the "
         "kernel"
     ]
+
+
+def test_a_unix_socket_is_spoken_to_over_the_plain_wire(tmp_path, caplog):
+    """A server behind a socket file is reached, whatever proxy is set, and the log says what arrivals are worth."""
+    caplog.set_level(logging.INFO)
+    path = str(tmp_path / "server")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+        server = gevent.spawn(answer)
+        wire = open_wire(URL, unix_socket=path)
+        exchange = wire.open("POST", URL, headers={}, body=b"", stamps=Stamps(asked_ns=0))
+        assert (exchange.status, [data for data, _ in chunks(exchange)]) == (200, [b"hi"])
+        exchange.close()
+        wire.close()
+        server.join()
+    assert isinstance(wire, PlainWire)
+    assert caplog.messages == [
+        f"Arrivals are stamped when a read returns, not in the kernel: requests go through the socket {path}"
+    ]
+
+
+def test_a_socket_that_is_not_there_is_a_failed_connection(tmp_path):
+    """The kind is `connect`, as of a port where nobody listens."""
+    wire = open_wire(URL, unix_socket=str(tmp_path / "nobody"))
+    with pytest.raises(WireError) as caught:
+        wire.open("POST", URL, headers={}, body=b"", stamps=Stamps(asked_ns=0))
+    wire.close()
+    assert caught.value.kind == "connect"

@@ -95,6 +95,13 @@ OPTIONS = (
     Option("--timeout-first-token", "DURATION", "120s", "Deadline for the first token; 0: none"),
     Option("--timeout-idle", "DURATION", "60s", "Deadline between two events with content; 0: none"),
     Option("--timeout-total", "DURATION", "600s", "Deadline for the whole answer; 0: none"),
+    Option(
+        "--unix-socket",
+        "PATH",
+        None,
+        "Connect to this socket of the machine instead of the host; arrivals are then stamped after the read",
+        in_web=False,
+    ),
     Option("--http2", None, False, "Offer HTTP/2 to a TLS server; arrivals are then stamped after the read"),
     Option(
         "--reuse-connections",

@@ -257,7 +257,7 @@ class Plan:
             return bool(getattr(self.settings, name) if own is None else own)
 
         url, http2, reuse = self.targets[cls].url, chosen("http2"), chosen("reuse_connections")
-        return open_wire(url, ssl_context=self.trust, http2=http2, reuse=reuse)
+        return open_wire(url, ssl_context=self.trust, http2=http2, reuse=reuse, unix_socket=self.settings.unix_socket)
 
     @property
     def arms(self) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,6 @@ from llmload.swarm.plan import Plan
 from llmload.swarm.run import Run
 from llmload.swarm.schedule import Schedule
 from llmload.swarm.workers import Workers, WorkerSide
-from llmload.wire.choose import open_wire
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
@@ -107,7 +106,7 @@ def _begin_load(session: Session, plan: Plan, shared: Mapping[str, Any]) -> None
     plan.deal(worker_index=index, worker_count=len(shared["members"]), run_id=str(shared["id"]))
     # what blocks the loop the first time it happens must not happen while 200 users start: certificates, imports,
     # and a full collection of everything that was loaded so far, now or ever again
-    open_wire(plan.target.url, ssl_context=plan.trust, http2=plan.settings.http2).close()
+    plan.wire(next(iter(plan.targets))).close()
     # and the look at all modules with which Locust's stop asks who called it: 0.1 s, while answers are under way
     inspect.stack()
     gc.collect()

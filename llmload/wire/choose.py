@@ -1,7 +1,7 @@
 """Which wire carries the requests to a server: the fast one wherever it can.
 
-A proxy from the environment, HTTP/2 and a platform whose kernel stamps no arrivals go over the plain wire. It is said
-once in the log, and each completion says in `stamps` what its times are worth.
+A proxy from the environment, HTTP/2, a Unix socket and a platform whose kernel stamps no arrivals go over the plain
+wire. It is said once in the log, and each completion says in `stamps` what its times are worth.
 """
 
 from __future__ import annotations
@@ -21,13 +21,22 @@ from llmload.wire.plain import PlainWire
 log = logging.getLogger("llmload")
 
 
-def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False, reuse: bool = True) -> Wire:
+def open_wire(
+    url: str,
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    http2: bool = False,
+    reuse: bool = True,
+    unix_socket: str | None = None,
+) -> Wire:
     """Return a new wire for one user whose requests go to `url`; a context of None is the process's own.
 
     Without `reuse` each request opens a connection of its own.
     """
     proxy = proxy_in_use(url)
-    if proxy is not None:
+    if unix_socket is not None:
+        _say(f"requests go through the socket {unix_socket}")
+    elif proxy is not None:
         _say(f"requests go through the proxy {proxy}")
     elif http2:
         _say("HTTP/2 was asked for")
@@ -35,7 +44,7 @@ def open_wire(url: str, *, ssl_context: ssl.SSLContext | None = None, http2: boo
         _say("this platform does not stamp arrivals in the kernel")
     else:
         return FastWire(ssl_context=ssl_context, reuse=reuse)
-    return PlainWire(ssl_context=ssl_context, http2=http2, reuse=reuse)
+    return PlainWire(ssl_context=ssl_context, http2=http2, reuse=reuse, unix_socket=unix_socket)
 
 
 def proxy_in_use(url: str) -> str | None:

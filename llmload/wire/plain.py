@@ -31,17 +31,29 @@ class PlainWire:
         ssl_context: says what is trusted; None takes the process's own.
         http2: offer HTTP/2 to a TLS server.
         reuse: keep connections between requests; without it each request opens its own.
+        unix_socket: path of a socket on this machine to connect to, instead of the URL's host and any proxy.
     """
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, http2: bool = False, reuse: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        http2: bool = False,
+        reuse: bool = True,
+        unix_socket: str | None = None,
+    ) -> None:
+        trust = ssl_context or shared_context()
+        kept = None if reuse else 0
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=None)
+        local = unix_socket and httpx.HTTPTransport(uds=unix_socket, verify=trust, http2=http2, limits=limits)
         self._client = httpx.Client(
             http2=http2,
-            verify=ssl_context or shared_context(),
+            verify=trust,
             timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=None if reuse else 0, keepalive_expiry=None
-            ),
+            limits=limits,
             headers=DEFAULT_HEADERS,
+            transport=local or None,
+            trust_env=not local,
         )
 
     def open(
