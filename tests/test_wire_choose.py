@@ -88,9 +88,7 @@ def test_a_unix_socket_is_spoken_to_over_the_plain_wire(tmp_path, caplog):
         wire.close()
         server.join()
     assert isinstance(wire, PlainWire)
-    assert caplog.messages == [
-        f"Arrivals are stamped when a read returns, not in the kernel: requests go through the socket {path}"
-    ]
+    assert caplog.messages[0].endswith(f"not in the kernel: requests go through the socket {path}")
 
 
 def test_a_socket_that_is_not_there_is_a_failed_connection(tmp_path):
