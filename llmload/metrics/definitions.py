@@ -1,6 +1,6 @@
 """What every metric means: one row each, with unit, formula and when it is missing.
 
-Reports, InfluxDB fields and dashboards take names and formulas from this table. No I/O, no clock.
+Reports, InfluxDB fields and dashboards take names and formulas from this table, which makes it long. No I/O, no clock.
 Formulas use the words of `Completion`: `origin` is the moment the first byte of the request was handed to the
 kernel, moved back by DNS, connect and TLS time where the request opened the connection; `n` is
 `output_tokens`.

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
-from gevent import get_hub
 from locust import User
 
-from llmload.arrival_config import ArrivalSettings, read_arrivals
+from llmload.arrival_config import read_arrivals
 from llmload.config import Settings, read_settings
 from llmload.errors import SetupError
 from llmload.load_config import LoadSettings, read_load
@@ -27,72 +26,17 @@ from llmload.protocols.openai_chat import OpenAIChat
 from llmload.records import ChatRequest
 from llmload.surroundings import Surroundings, WallClock
 from llmload.swarm.arriving import Arrival
+from llmload.swarm.shelf import PromptShelf
 from llmload.target import Target
 from llmload.wire.choose import open_wire
 from llmload.wire.deadlines import Keeper
 from llmload.wire.exchange import Wire
 from llmload.wire.tls import Context, shared_context
 from llmload.workload.lengths import PromptLengths
-from llmload.workload.prompts import Prompt, fingerprint, load_prompts
+from llmload.workload.prompts import Prompt
 from llmload.workload.source import PromptSource, Unique
-from llmload.workload.trace import Trace, load_trace
 
 UserClass = type[User]
-
-
-class PromptShelf:
-    """Prompt files of this process, each read once, with a hash of its content."""
-
-    def __init__(self) -> None:
-        self._read: dict[str | None, tuple[Sequence[Prompt], str]] = {}
-        self._traces: dict[tuple[Any, ...], Trace] = {}
-
-    def get(self, path: str | None) -> tuple[Sequence[Prompt], str]:
-        """Return the prompts of a file, of the shipped set for None, and their fingerprint.
-
-        Read in a thread: a file of hundreds of megabytes takes seconds, in which a worker must send its heartbeats.
-
-        Raises:
-            SetupError: the file is missing, empty or broken.
-        """
-        if path not in self._read:
-            read = get_hub().threadpool.apply(_read_prompts, (path,))
-            if isinstance(read, SetupError):
-                raise read
-            self._read[path] = read
-        return self._read[path]
-
-    def trace(self, settings: ArrivalSettings, *, seed: int) -> Trace | None:
-        """Return the trace that the settings name, read in a thread; None where they name none.
-
-        Raises:
-            SetupError: it cannot be replayed.
-        """
-        if settings.trace is None:
-            return None
-        key = (settings.trace, settings.trace_scale, settings.trace_limit, seed)
-        if key not in self._traces:
-            read = get_hub().threadpool.apply(_read_trace, key)
-            if isinstance(read, SetupError):
-                raise read
-            self._traces[key] = read
-        return self._traces[key]
-
-
-def _read_trace(path: str, scale: float, limit: int | None, seed: int) -> Trace | SetupError:
-    try:
-        return load_trace(path, scale=scale, limit=limit, seed=seed)
-    except SetupError as error:
-        return error
-
-
-def _read_prompts(path: str | None) -> tuple[Sequence[Prompt], str] | SetupError:
-    """Return what is wrong as a value: gevent prints what a thread of its pool raises."""
-    try:
-        prompts = load_prompts(path)
-    except SetupError as error:
-        return error
-    return prompts, fingerprint(prompts)
 
 
 class Plan:

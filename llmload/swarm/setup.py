@@ -18,8 +18,9 @@ from llmload.surroundings import WallClock
 from llmload.swarm.gates import Gates, read_gates
 from llmload.swarm.keeping import check_keeping
 from llmload.swarm.outputs import open_sinks
-from llmload.swarm.plan import Plan, PromptShelf, UserClass
+from llmload.swarm.plan import Plan, UserClass
 from llmload.swarm.preflight import probe
+from llmload.swarm.shelf import PromptShelf
 from llmload.wire.choose import proxy_in_use
 from llmload.wire.deadlines import Keeper
 from llmload.wire.tls import Context

@@ -21,7 +21,8 @@ from locust import argument_parser, runners
 from locust.runners import STATE_MISSING
 
 from llmload.metrics.tally import Tallies
-from llmload.swarm.run import Member, Run
+from llmload.swarm.member import Member
+from llmload.swarm.run import Run
 
 if TYPE_CHECKING:
     from llmload.swarm.session import Session
