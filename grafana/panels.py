@@ -204,6 +204,7 @@ def grid(
         repeat: variable for each of whose values there is one such table.
     """
     builder = table.Panel().unit("short").no_value("–").cell_height(kinds.TableCellHeight.SM)
+    builder = builder.cell_options(kinds.TableAutoCellOptions())
     for one in (*transformations, *only(columns)):
         builder = builder.with_transformation(one)
     if repeat is not None:

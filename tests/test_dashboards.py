@@ -3,6 +3,7 @@
 import json
 import re
 
+import jsonschema
 import pytest
 import yaml
 
@@ -131,6 +132,26 @@ def test_panels_are_placed_named_and_explained(uid):
         assert panel["datasource"] == SOURCE
         assert all(target["datasource"] == SOURCE for target in panel["targets"])
         assert re.search(r'"unit": "\w', json.dumps(panel)), panel["title"]
+
+
+@pytest.mark.parametrize("uid", DASHBOARDS)
+def test_boards_follow_grafanas_own_types(uid):
+    """Grafana's types for a dashboard, and for the options and fields of each kind of panel, take every board.
+
+    An annotation's target is InfluxDB's own query, which the type, made for Grafana's built-in source, does not know.
+    """
+    types = json.loads((ROOT / "tests/data/grafana-12.4.schema.json").read_text())
+    dashboard = json.loads(json.dumps(DASHBOARDS[uid]))
+    for one in dashboard["annotations"]["list"]:
+        del one["target"]
+    found = [error.message for error in jsonschema.Draft7Validator(types["dashboard"]).iter_errors(dashboard)]
+    for panel in panels(dashboard):
+        own = {"options": panel["options"], "custom": panel["fieldConfig"]["defaults"].get("custom")}
+        for part, value in own.items():
+            if panel["type"] in types[part] and value is not None:
+                errors = jsonschema.Draft7Validator(types[part][panel["type"]]).iter_errors(value)
+                found += [f"{panel['title']}: {error.message}" for error in errors]
+    assert found == []
 
 
 def test_queries_are_the_dialect_of_all_three():
