@@ -68,7 +68,7 @@ class Run:
         self._exceptions = exceptions
         self._lags = Histogram(1_000_000)
         self._problems: list[str] = []
-        self.recent = Recent(RECENT_S, dict.fromkeys(("ttft_s", "itl_s"), ("p50", "p95")))
+        self.recent = Recent(RECENT_S, dict.fromkeys(("ttft_s", "itl_s", "read_delay_s"), ("p50", "p95")))
         self._watch = Watch(abort_on, started_at_s=now_s())
         self._about: dict[str, Any] = {**about, "started_at": now_s()}
         self._steady_from: float | None = None
