@@ -92,9 +92,11 @@ class Floor:
 
     def _receive_tcp(self) -> bytes | None:
         data, ancillary, _, _ = self._sock.recvmsg(65536, ANCILLARY_BYTES)
-        if data:
+        if ancillary:
             seconds, nanoseconds = TIMESPEC.unpack(ancillary[0][2])
             self._at_ns = seconds * 1_000_000_000 + nanoseconds - WALL_AHEAD_NS
+        elif data:  # the kernel begins to stamp a moment after the first socket has asked for it
+            self._at_ns = monotonic_ns()
         return data
 
     def _receive_tls(self) -> bytes | None:
