@@ -165,6 +165,37 @@ def test_trouble_that_passes_loses_nothing(trouble, influx, status, headers):
     assert (counts["written"], counts["dropped"], influx.requests(run)) == (200, 0, 200)
 
 
+def test_each_trouble_is_said_once_when_it_begins_and_once_when_it_ends(trouble, caplog):
+    """Two troubles in one run are four lines, however often was retried."""
+    sink = InfluxSink(trouble.target)
+    sink.start("said")
+    for number in (1, 2):
+        before = sink.counts()["retried"]
+        trouble.answer(500)
+        sink.write([completion(number)])
+        wait_for(lambda before=before: sink.counts()["retried"] >= before + 2)
+        trouble.answer(0)
+        wait_for(lambda: sink.counts()["queued"] == 0)
+    sink.stop(5)
+    one = ["InfluxDB: 500 made up; writes are retried", "InfluxDB answers again"]
+    assert [record.message for record in caplog.records if record.name == "llmload"] == one * 2
+
+
+@pytest.mark.parametrize("name", ["Retry-After", "retry-after"])
+def test_the_server_says_when_to_come_back(trouble, name):
+    """However the header is written; without it the second write would come within half a second."""
+    trouble.answer(429, **{name: "3600"})
+    sink = InfluxSink(trouble.target)
+    sink.start("come-back")
+    sink.write([completion(1)])
+    wait_for(lambda: sink.counts()["retried"])
+    time.sleep(0.8)
+    assert trouble.writes == 1
+    trouble.answer(0)
+    sink.stop(5)
+    assert sink.counts()["written"] == 1
+
+
 @pytest.mark.parametrize("status", [500, 429, 401])
 def test_trouble_that_stays_is_counted(trouble, influx, status):
     """From the middle on nothing is taken: expected = stored + dropped, and why is said."""

@@ -103,7 +103,8 @@ def _said(error: ApiException) -> str:
 
 
 def _retry_after_s(error: ApiException) -> float | None:
-    value = (dict(error.headers or {})).get("Retry-After")
+    names = {str(name).lower(): value for name, value in dict(error.headers or {}).items()}  # proxies write them small
+    value = names.get("retry-after")
     return float(value) if value and str(value).strip().isdigit() else None
 
 

@@ -58,6 +58,7 @@ class InfluxSink:
         self._in_hand = 0
         self._written = self._retried = self._dropped = 0
         self._error: str | None = None
+        self._in_trouble = False
         self._lock = threading.Lock()
         self._wake, self._hurry = threading.Event(), threading.Event()
         self._give_up_at: float | None = None
@@ -191,16 +192,26 @@ class InfluxSink:
         began, pause_s = time.monotonic(), FIRST_PAUSE_S
         while True:
             trouble = writer.write(lines)
-            if trouble is None or trouble.is_about_lines or self._writer is not writer:
+            if self._writer is not writer:
                 return trouble
-            if self._error is None:
-                log.warning("InfluxDB: %s; writes are retried", trouble.text)
+            if trouble is None or trouble.is_about_lines:
+                self._note(None)
+                return trouble
+            self._note(trouble)
             self._error = trouble.text
             if time.monotonic() >= self._limit(began, trouble):
                 return trouble
             self._retried += len(lines)
             self._pause(max(trouble.retry_after_s or 0.0, pause_s * self._random.uniform(0.5, 1.0)), began, trouble)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _note(self, trouble: Trouble | None) -> None:
+        """Say once that the server is in trouble, and once that it is over; its own view of lines is no trouble."""
+        if trouble is not None and not self._in_trouble:
+            log.warning("InfluxDB: %s; writes are retried", trouble.text)
+        if trouble is None and self._in_trouble:
+            log.warning("InfluxDB answers again")
+        self._in_trouble = trouble is not None
 
     def _limit(self, began: float, trouble: Trouble) -> float:
         if self._give_up_at is None:
