@@ -25,6 +25,9 @@ the limit."""
 MIXED_KERNEL_LAG_OF_ITL = 1.0
 """The same where the kernel stamps arrivals: lag delays no stamp, but from one ITL on tokens share reads."""
 
+MIXED_READ_DELAY_OF_ITL = 0.5
+"""The same of the reads themselves. Half, because they are held against an ITL that shared reads have made longer."""
+
 CLIENT_DELAY_OF_TTFT = 0.5
 MIXED_DELAY_OF_TTFT = 0.1
 """Of TTFT p50, the p95 of the send delay of an open loop: there it is part of the latency that is shown, so a client
@@ -45,10 +48,10 @@ def client_verdict(
     """Say whose latency a run shows, and why, in one sentence.
 
     `client`: CPU >= 90 %, or p99 lag > 10 % of TTFT p50. `mixed`: CPU >= 75 %, or p99 lag > 2 % of TTFT p50 or > 25 %
-    of ITL p50. Where the kernel stamps arrivals lag counts only beyond a whole ITL, as `mixed`: that of half of the
-    requests' reads where it is known, else that of the loop. `server`: none of it. In an open loop also `client`: p95
-    send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it, and CPU, lag, or both latencies are not
-    known.
+    of ITL p50. Where the kernel stamps arrivals lag delays no stamp: `mixed` when the median request had a read
+    later than half an ITL, or, where that is not known, when the loop's lag is beyond a whole ITL. `server`: none of
+    it. In an open loop also `client`: p95 send delay > 50 % of TTFT p50, and `mixed`: > 10 %. `unknown`: none of it,
+    and CPU, lag, or both latencies are not known.
 
     Example: lag 3 ms, CPU 40 %, ITL 20 ms, TTFT 100 ms is `mixed`: 3 % of TTFT.
 
@@ -79,9 +82,9 @@ def client_verdict(
     if cpu >= MIXED_CPU_PERCENT:
         return "mixed", f"the busiest worker used {cpu:.0f} % of a core"
     if kernel_stamps and read_delay_p50_s is not None and itl_p50_s:
-        if read_delay_p50_s > MIXED_KERNEL_LAG_OF_ITL * itl_p50_s:
+        if read_delay_p50_s > MIXED_READ_DELAY_OF_ITL * itl_p50_s:
             waited = f"in half of the requests bytes waited {read_delay_p50_s * 1e3:.1f} ms to be read"
-            return "mixed", f"{waited}, {read_delay_p50_s / itl_p50_s:.0%} of ITL p50: tokens share reads"
+            return "mixed", f"{waited}, {read_delay_p50_s / itl_p50_s:.0%} of ITL p50: tokens may share reads"
     elif of_itl > itl_limit:
         effect = "tokens share reads" if kernel_stamps else "it widens ITL's tails"
         return "mixed", f"p99 loop lag is {lag_s * 1e3:.1f} ms, {of_itl:.0%} of ITL p50: {effect}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmload.errors import LlmloadError, SetupError
+from llmload.errors import LlmloadError
 from llmload.metrics.details import Details
 from llmload.metrics.findings import Finding, findings
 from llmload.reports import html, junit, markdown, table, vllm
@@ -54,20 +54,6 @@ class Written:
     findings: list[Finding] = field(default_factory=list)
 
 
-def read_reports(text: str) -> tuple[str, ...]:
-    """Return the formats that a text such as `html,md` names; `none` is none.
-
-    Raises:
-        SetupError: there is no such format.
-    """
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if names == ("none",):
-        return ()
-    if unknown := [name for name in names if name not in RENDER]:
-        raise SetupError(f"--reports: no report {unknown[0]!r}", f"name some of {', '.join(RENDER)}, or none")
-    return names
-
-
 def write_all(
     run_path: Path | str,
     summary: Mapping[str, Any],
@@ -77,7 +63,7 @@ def write_all(
 ) -> Written:
     """Write the reports of a run that has ended into its directory, from its record and its summary.
 
-    Never raises. Reads the whole record: about a minute for a million completions.
+    Never raises. Reads the whole record: about three minutes for a million completions.
 
     Args:
         run_path: the run directory.
