@@ -13,8 +13,9 @@ from llmload.mock.process import MockProcess
 from llmload.sinks.influx_target import InfluxTarget, read_influx
 from llmload.sinks.influxdb import InfluxSink
 from llmload.sinks.line import to_line
-from llmload.sinks.points import EVENT, INTERVAL, REQUEST, Point, event_point, request_point
+from llmload.sinks.points import EVENT, INTERVAL, REQUEST, Point, event_point, request_point, worker_point
 from llmload.sinks.record import read_series
+from llmload.swarm.outputs import open_sinks
 from tests.influx import TOKEN
 from tests.locusts import check_ledger, run_locust
 
@@ -224,3 +225,18 @@ def test_the_token_is_nowhere(locust):
     everything = locust.text + "".join(path.read_text() for path in locust.run.iterdir() if path.is_file())
     assert TOKEN not in everything
     assert json.loads((locust.run / "run.json").read_text())["sinks"]["influxdb"]["written"] > 0
+
+
+def test_a_point_without_a_field_is_counted():
+    """INF-08: NaN alone makes no line; the point is counted as dropped, so that given = written + dropped."""
+    sink = InfluxSink(InfluxTarget("http://127.0.0.1:9"))
+    sink.write((), [worker_point("r", "w", 1, {"lag_p99_s": float("nan")})])
+    assert (sink.counts()["dropped"], sink.counts()["queued"]) == (1, 0)
+
+
+def test_a_token_without_an_address_is_said(caplog):
+    """A mistyped INFLUXDB_URL would otherwise lose the series without a word."""
+    caplog.set_level("WARNING")
+    assert open_sinks({"INFLUXDB_TOKEN": "t", "INFLUXDB_BUCKET": "b"}, optional=False, with_probe=True) == []
+    said = "INFLUXDB_URL is not set but INFLUXDB_TOKEN and INFLUXDB_BUCKET: no time series are written"
+    assert caplog.messages == [said]

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+from llmload.metrics.distributions import PERCENTILES
 from llmload.records import BUFFERED_SHARE
 
 Fields = dict[str, float | int | str | bool]
 
 SAMPLED = {"ttft": "ttft_s", "itl": "gaps_us", "tpot": "tpot_s", "e2e": "e2e_s"}
 """Prefix of the fields → where a completion has it."""
-PERCENTILES = (50, 90, 95, 99)
 _COUNTS = ("ok", "failed", "cancelled")
 _SUMS = ("output_tokens", "served_tokens", "input_tokens", "good")
 
@@ -63,8 +63,9 @@ class Cell:
         fields.update(
             output_tps=float(self.sums["output_tokens"]),
             served_tps=float(self.sums["served_tokens"]),
-            input_tps=float(self.sums["input_tokens"]),
         )
+        if self.sums["input_tokens"]:  # prompt tokens that no usage counted are unknown, not 0
+            fields["input_tps"] = float(self.sums["input_tokens"])
         if has_goodput:
             fields["goodput_rate"] = float(self.sums["good"])
         return fields | (self.percentiles if self.samples is None else percentile_fields(self.samples))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llmload.metrics.interval import Cell, Fields, merged
+from llmload.metrics.seconds import end_ns
 from llmload.metrics.tally import Key, Tallies
 from llmload.metrics.verdict import client_verdict
 
@@ -193,11 +194,8 @@ class Intervals:
 
 
 def ended_second(completion: Mapping[str, Any]) -> int:
-    """Return the unix second in which a completion ended, as `seconds.ended_unix_ns` has it."""
-    last_s = completion.get("closed_s")
-    if last_s is None:
-        last_s = completion.get("e2e_s")
-    return int(completion["started_unix_ns"] + round((last_s or 0) * 1e9)) // 10**9
+    """Return the unix second in which a completion, given as a dict, ended."""
+    return end_ns(completion["started_unix_ns"], completion.get("closed_s"), completion.get("e2e_s")) // 10**9
 
 
 def _highest(looks: Iterable[Mapping[str, Any]], name: str) -> float | None:

@@ -103,8 +103,13 @@ class Seconds:
 
 def ended_unix_ns(completion: Completion) -> int:
     """Wall-clock time of the end: of the response, else of the last token, else of the start."""
-    last_s = completion.closed_s if completion.closed_s is not None else completion.e2e_s
-    return completion.started_unix_ns + round((last_s or 0) * 1e9)
+    return end_ns(completion.started_unix_ns, completion.closed_s, completion.e2e_s)
+
+
+def end_ns(started_unix_ns: int, closed_s: float | None, e2e_s: float | None) -> int:
+    """The same from the three values that it takes."""
+    last_s = closed_s if closed_s is not None else e2e_s
+    return started_unix_ns + round((last_s or 0) * 1e9)
 
 
 def arrivals(completion: Completion) -> Iterator[tuple[int, int]]:

@@ -103,6 +103,7 @@ class InfluxSink:
     def _put(self, point: Point) -> None:
         line = to_line(point)
         if line is None:
+            self._drop(1, "a point has no field")
             return
         if self._bytes + len(line) > QUEUE_BYTES or self._give_up_at is not None:
             self._drop(1, "the queue is full")
@@ -116,10 +117,10 @@ class InfluxSink:
         if self._thread is None:
             return
         self._began_stop = time.monotonic()
-        self._give_up_at = self._began_stop + bound_s
+        self._give_up_at = self._began_stop + 0.9 * bound_s  # the rest is for a write that has begun
         self._wake.set()
         self._hurry.set()
-        self._thread.join(bound_s + 0.5)
+        self._thread.join(bound_s)
         self._writer, self._thread = None, None  # whatever still goes on there counts no more
         if left := len(self._lines) + self._in_hand:
             self._drop(left, self._error or f"not written within {bound_s:g} s")

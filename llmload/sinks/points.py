@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any
 
 from llmload.metrics.definitions import REQUEST_METRICS
+from llmload.metrics.seconds import end_ns
 from llmload.metrics.tally import Key
 
 Value = float | int | str | bool
@@ -77,9 +78,7 @@ def request_point(completion: Mapping[str, Any], run_id: str) -> Point:
     It is stamped at its end, to the microsecond; the last three digits are the request's number in its worker, so that
     two of a series that end together do not overwrite each other, and pushing again writes the same point.
     """
-    last_s = completion.get("closed_s")
-    last_s = completion.get("e2e_s") if last_s is None else last_s
-    ended_ns = int(completion["started_unix_ns"] + round((last_s or 0) * 1e9))
+    ended_ns = end_ns(completion["started_unix_ns"], completion.get("closed_s"), completion.get("e2e_s"))
     number = str(completion["id"]).rpartition("-")[2]
     tags = {
         "run": run_id,

@@ -31,4 +31,4 @@ class Sink(Protocol):
         """The run has ended: deliver what is left, and return within `bound_s` seconds whatever happens."""
 
     def counts(self) -> dict[str, Any]:
-        """Return what became of what was given: `written`, `dropped` and more; `error` is the first trouble or None."""
+        """Return what became of what was given: `written`, `dropped` and more; `error` is the last trouble or None."""

@@ -19,7 +19,7 @@ from gevent import get_hub, getcurrent
 from gevent.event import Event
 
 from llmload.errors import EXIT_INVALID
-from llmload.reports.files import write_all
+from llmload.reports.files import Written, write_all
 from llmload.reports.github import publish
 from llmload.reports.text import render
 from llmload.swarm.exit_code import settle_exit_code
@@ -108,8 +108,8 @@ class Ending:
         """Print the summary under Locust's own tables."""
         self.print_summary()
 
-    def print_summary(self) -> None:
-        """Print the summary of the run that ended last, once."""
+    def print_summary(self, *, with_reports: bool = True) -> None:
+        """Print the summary of the run that ended last, once, after its reports are written."""
         run = self._session.run
         if run is None or run.summary is None or self._printed == run.id:
             return
@@ -117,7 +117,7 @@ class Ending:
         # with Locust's --json standard output is JSON and nothing else
         out = sys.stderr if self._session.setup.options.get("json") else sys.stdout
         # in a thread: a long record takes a while, and the web page goes on
-        written = get_hub().threadpool.apply(write_all, (run.record.path, run.summary))
+        written = get_hub().threadpool.apply(write_all, (run.record.path, run.summary)) if with_reports else Written()
         print(render(run.summary, written.findings), file=out)
         if pairs := pairs_text(run.record.path):
             print(f"\n{pairs}", file=out)
@@ -144,6 +144,6 @@ class Ending:
             session.run.problem(f"it did not stop within {limit_s:.0f} s")
         session.freeze()
         if session.web_ui is None:
-            self.print_summary()
+            self.print_summary(with_reports=False)  # they can take long, and this process is late already
             sys.stdout.flush()
             os._exit(EXIT_INVALID)
