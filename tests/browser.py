@@ -16,6 +16,14 @@ import sys
 CHROMIUM = "/usr/bin/chromium" if os.path.exists("/usr/bin/chromium") else shutil.which("chromium")
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 WAIT_MS = 30_000
+DRAWN = """() => Object.fromEntries([...document.querySelectorAll(".js-plotly-plot")].map(plot => [
+    plot.id.replace("plot-", ""),
+    {
+        range: plot._fullLayout.xaxis.range,
+        lines: Object.fromEntries([...plot.querySelectorAll(".scatterlayer .trace")].map(
+            one => [one.__data__[0].trace.name, [...one.__data__[0].trace.y]])),
+    },
+]))"""
 
 
 class Browser:
@@ -135,8 +143,9 @@ class Page:
     def look(self, url, width, scripts):
         """Open a file in a fresh page of this width and return what is wrong with it, and what is there to see.
 
-        `trouble`: errors of the console and requests to anywhere; `charts`: drawn figures; `tables` and `headings`:
-        those that are visible; `wide`: width of the page's content.
+        `trouble`: errors of the console and requests to anywhere; `charts`: drawn figures, `drawn`: each with the
+        `range` of its x axis and the values of its `lines` that have a path in the picture; `tables` and `headings`:
+        those that are visible; `cells`: texts of the rows of all tables; `wide`: width of the page's content.
         """
         context = self._page.context.browser.new_context(
             java_script_enabled=bool(scripts), viewport={"width": width, "height": 800}
@@ -151,6 +160,10 @@ class Page:
         seen = {
             "trouble": trouble,
             "charts": page.locator(".js-plotly-plot").count(),
+            "drawn": page.evaluate(DRAWN) if scripts else {},
+            "cells": page.eval_on_selector_all(
+                "tbody tr", "all => all.map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+            ),
             "tables": sum(table.is_visible() for table in page.locator("table").all()),
             "headings": page.locator("h2").all_inner_texts(),
             "wide": page.evaluate("document.documentElement.scrollWidth") if scripts else width,

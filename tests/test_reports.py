@@ -165,7 +165,7 @@ def test_a_browser_shows_it_offline_and_without_scripts(ran, swept):
                 assert seen["trouble"] == []
                 assert seen["wide"] <= width
                 assert seen["tables"] >= 6
-                assert {"Latency and tokens", own} <= set(seen["headings"])
+                assert {"Latency and tokens", "Load generator", own} <= set(seen["headings"])
                 assert bool(seen["charts"]) == bool(scripts)
 
 

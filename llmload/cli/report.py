@@ -28,6 +28,7 @@ from llmload.reports.files import COMPLETIONS_TABLE, RENDER, Written, write
 from llmload.reports.table import CompletionTable
 from llmload.reports.text import render
 from llmload.sinks.record import COMPLETIONS_FILE, find_run, read_run
+from llmload.sinks.replay import read_processes
 from llmload.swarm.gates import read_slo_file
 
 _FILES = {
@@ -79,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     out = _folder(args.out) if args.out else path
     with _completion_table(out if args.csv else None) as table:
         info, summary, details, problems = read_all(path, asked, [table.add] if table else [])
+    if args.html:
+        details.processes = read_processes(path)
     # of a run that broke off the last line may be half: it is not valid anyway, and nothing else is wrong with it
     damage = [] if info.get("ended_at") is None else [*problems, *_missing(info, summary)]
     if damage:

@@ -14,6 +14,7 @@ import numpy as np
 
 from llmload.metrics.grid import BINS, COLUMNS, Counts, Grid, bin_of, bins_of
 from llmload.metrics.notable import Notable, notable
+from llmload.metrics.processes import Processes
 from llmload.metrics.seconds import arrivals, ended_unix_ns
 from llmload.metrics.steps import is_measured
 from llmload.records import Completion
@@ -63,6 +64,8 @@ class Details:
         self.failures_by_label: Counter[str] = Counter()
         self.steps: dict[str, int] = {}
         """First start of a request of each step, unix ns."""
+        self.processes = Processes()
+        """What was seen of the processes: empty until somebody who has read it puts it here."""
         self._slowest: list[tuple[float, str, Notable]] = []
         self._gaps: dict[bool, list[tuple[int, tuple[int, ...]]]] = {True: [], False: []}
         self._waiting = 0

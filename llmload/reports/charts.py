@@ -7,7 +7,7 @@ print.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,13 @@ _STYLES = ((BLUE, "solid"), (ORANGE, "dash"), (PURPLE, "dot"), (GREEN, "dashdot"
 MARKED_POINTS = 60
 """Up to so many points each one gets a mark: a line alone would not show a point between two gaps."""
 MAX_STEPS = 40
+MAX_LINES = len(_STYLES)
+"""Lines that can be told apart."""
 _COARSE = 4
 """Buckets of 2 % that make one bar of a distribution."""
+
+Points = Sequence[tuple[int, float | None]]
+"""(First unix second of a slot, value); None breaks the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +40,36 @@ class Chart:
     layout: dict[str, Any]
 
 
-def over_time(evidence: Details) -> list[Chart]:
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """The axis that all charts over time share, so that what happened together stands one above the other."""
+
+    first_ms: int
+    last_ms: int
+    marks: tuple[tuple[int, str], ...]
+    """The begin of each step, unix milliseconds, with its label."""
+
+
+def time_axis(evidence: Details) -> TimeAxis | None:
+    """Return the axis from the first to the last thing that was seen; None where nothing was."""
+    seconds = [*evidence.grid.slots, *evidence.processes.seconds()]
+    if not seconds:
+        return None
+    return TimeAxis(min(seconds) * 1000, max(seconds) * 1000, tuple(_steps(evidence.steps)))
+
+
+def over_time(evidence: Details, axis: TimeAxis | None) -> list[Chart]:
     """Return what happened when; an empty list for a run without completions."""
     rows = list(evidence.grid.rows())
-    if not rows:
+    if not rows or axis is None:
         return []
     width = evidence.grid.width
-    per = "second" if width == 1 else f"{width} seconds"
-    marks = _steps(evidence.steps)
-    times = [second * 1000 for second, _, _ in rows]
+    times = [second for second, _, _ in rows]
     slots = [slot for _, slot, _ in rows]
 
     def chart(name: str, title: str, unit: str, summary: str, lines: Mapping[str, Sequence[Any]]) -> Chart:
-        return Chart(name, title, f"{summary}, per {per}.", _lines(times, lines), _layout(unit, times, marks))
+        points = {line: list(zip(times, values, strict=True)) for line, values in lines.items()}
+        return line_chart(axis, points, name=name, title=title, unit=unit, summary=f"{summary}, {per(width)}.")
 
     def rate(column: str) -> list[float]:
         return [slot[column] / width for slot in slots]
@@ -56,13 +78,7 @@ def over_time(evidence: Details) -> list[Chart]:
     return [
         chart("rates", "Requests", "req/s", "Requests by outcome, at their end", rates),
         chart("tokens", "Output tokens", "tok/s", "Tokens of every outcome, at their arrival", {"": rate("tokens")}),
-        chart(
-            "in-flight",
-            "In flight",
-            "requests",
-            "Started and not yet ended, at the end of each slot",
-            {"": [in_flight for _, _, in_flight in rows]},
-        ),
+        _load_chart(axis, evidence, [(second, in_flight) for second, _, in_flight in rows]),
         *(
             chart(name, metric(name).label, "ms", f"{metric(name).label} of ok completions", lines)
             for name in ("ttft_s", "itl_s", "e2e_s")
@@ -154,30 +170,53 @@ def _percentiles(slots: Sequence[Slot], name: str) -> dict[str, list[float | Non
     return lines if any(value is not None for value in lines["p50"]) else {}
 
 
-def _lines(times: Sequence[int], lines: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    mode = "lines+markers" if len(times) <= MARKED_POINTS else "lines"
-    return [
-        {
-            "type": "scatter",
-            "x": list(times),
-            "y": [None if value is None else round(value, 3) for value in values],
-            "name": name,
-            "mode": mode,
-            "line": {"color": color, "dash": dash, "width": 2},
-            "marker": {"size": 4},
-        }
-        for (name, values), (color, dash) in zip(lines.items(), _STYLES, strict=False)
-    ]
+def _load_chart(axis: TimeAxis, evidence: Details, in_flight: Points) -> Chart:
+    """Requests in flight as the completions have them, and users as the processes were seen to have."""
+    slots = per(evidence.grid.width)
+    users = list(evidence.processes.load("users"))
+    if not users:
+        summary = f"Started and not yet ended, at the end of each slot, {slots}."
+        return line_chart(axis, {"": in_flight}, name="in-flight", title="In flight", unit="requests", summary=summary)
+    title, summary = "Users and requests in flight", f"Users, and requests started and not yet ended, {slots}."
+    lines = {"in flight": in_flight, "users": users}
+    return line_chart(axis, lines, name="in-flight", title=title, unit="", summary=summary)
 
 
-def _layout(unit: str, times: Sequence[int], marks: Iterable[tuple[int, str]]) -> dict[str, Any]:
+def line_chart(axis: TimeAxis, lines: Mapping[str, Points], *, name: str, title: str, unit: str, summary: str) -> Chart:
+    """Return a chart of lines over time, at most `MAX_LINES` of them; an empty one keeps its colour to itself."""
+    styled = zip(lines.items(), _STYLES, strict=False)
+    data = [_line(label, points, style) for (label, points), style in styled if points]
+    return Chart(name, title, summary, data, _layout(unit, axis))
+
+
+def _line(name: str, points: Points, style: tuple[str, str]) -> dict[str, Any]:
+    color, dash = style
+    return {
+        "type": "scatter",
+        "x": [second * 1000 for second, _ in points],
+        "y": [None if value is None else round(value, 3) for _, value in points],
+        "name": escaped(name),
+        "mode": "lines+markers" if len(points) <= MARKED_POINTS else "lines",
+        "line": {"color": color, "dash": dash, "width": 2},
+        "marker": {"size": 4},
+    }
+
+
+def _layout(unit: str, axis: TimeAxis) -> dict[str, Any]:
     layout = _base(unit)
+    beside_ms = max(500, (axis.last_ms - axis.first_ms) // 50)
     layout["xaxis"] = {"type": "date", "tickformat": "%H:%M:%S", "hoverformat": "%H:%M:%S", "nticks": 8}
+    layout["xaxis"]["range"] = [axis.first_ms - beside_ms, axis.last_ms + beside_ms]
     layout["yaxis"]["rangemode"] = "tozero"
-    shown = [_mark(at_ms, label) for at_ms, label in marks if times[0] <= at_ms <= times[-1] + 1000]
+    shown = [_mark(at_ms, label) for at_ms, label in axis.marks]
     layout["shapes"] = [shape for one in shown for shape in one["shapes"]]
     layout["annotations"] = [note for one in shown for note in one["annotations"]]
     return layout
+
+
+def per(width: int) -> str:
+    """Say how wide the slots of a chart are."""
+    return "per second" if width == 1 else f"per {width} seconds"
 
 
 def _base(unit: str) -> dict[str, Any]:

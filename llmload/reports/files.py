@@ -18,6 +18,7 @@ from llmload.metrics.details import Details
 from llmload.metrics.findings import Finding, findings
 from llmload.reports import html, junit, markdown, table, vllm
 from llmload.sinks.record import Progress, read_run
+from llmload.sinks.replay import read_processes
 
 log = logging.getLogger("llmload")
 
@@ -75,6 +76,7 @@ def write_all(
     try:
         info, completions, _ = read_run(run_path, progress=progress)
         details = Details(completions)
+        details.processes = read_processes(run_path)
         written.findings = findings(summary, details)
     except LlmloadError as error:
         written.problems.append(f"no reports: {error}")

@@ -13,6 +13,7 @@ from llmload.metrics.findings import findings
 from llmload.metrics.notable import Notable
 from llmload.metrics.objective import shown
 from llmload.reports import charts as figures
+from llmload.reports.generator import generator, table
 from llmload.reports.page import render_page
 from llmload.reports.sections import extras, load_text, settings_tables, verdicts
 from llmload.reports.sweep import conclusions
@@ -30,9 +31,11 @@ def render(summary: Mapping[str, Any], info: Mapping[str, Any], evidence: Detail
         info: the content of its run.json.
         evidence: of its completions.
     """
-    time_charts = figures.over_time(evidence)
+    axis = figures.time_axis(evidence)
+    time_charts = figures.over_time(evidence, axis)
     sweep = summary.get("sweep") or {}
-    charts = [*figures.sweep(sweep), *time_charts, *figures.distributions(evidence)]
+    own_charts = generator(evidence.processes, axis)
+    charts = [*figures.sweep(sweep), *time_charts, *own_charts, *figures.distributions(evidence)]
     found = findings(summary, evidence)
     return render_page(
         "run.html",
@@ -54,6 +57,9 @@ def render(summary: Mapping[str, Any], info: Mapping[str, Any], evidence: Detail
         axis=str(sweep.get("axis", "")).replace("_", " "),
         conclusions=list(conclusions(sweep)) if sweep else [],
         time_charts=[chart.id for chart in time_charts],
+        own_charts=[chart.id for chart in own_charts],
+        processes=table(evidence.processes),
+        series_problems=evidence.processes.problems,
         present=present,
         failed=timelines(evidence.failures),
         left_out=evidence.failures_left_out,
@@ -124,6 +130,7 @@ def _sections(summary: Mapping[str, Any], evidence: Details, found: Sequence[Any
         "latency": True,
         "sweep": summary.get("sweep"),
         "time": evidence.grid.slots,
+        "generator": evidence.processes.by_name or evidence.processes.problems,
         "distributions": evidence.grid.slots,
         "scenarios": len(summary["scenarios"]) > 1,
         "failures": summary["failures"],

@@ -1,8 +1,8 @@
 """Runs as a comparison finds them: run directories, and an archive of runs that is small enough to be committed.
 
 Files only; no network, no clock. An archive is a folder with a folder a run: `run.json`, `summary.json`,
-`evidence.json` (what intervals are worked out from, about 40 kB), and with records `completions.jsonl`. An entry with
-records is a run directory like any other.
+`evidence.json` (what intervals are worked out from, about 40 kB), and with records `completions.jsonl` and
+`series.jsonl`. An entry with records is a run directory like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llmload.metrics.evidence import Evidence, EvidenceOf
 from llmload.metrics.summary import SCHEMA, summarise
 from llmload.metrics.tally import Tallies
 from llmload.records import Completion
-from llmload.sinks.record import COMPLETIONS_FILE, RUN_FILE, SUMMARY_FILE, read_run
+from llmload.sinks.record import COMPLETIONS_FILE, RUN_FILE, SERIES_FILE, SUMMARY_FILE, read_run
 from llmload.sinks.scan import scan
 
 EVIDENCE_FILE = "evidence.json"
@@ -148,6 +148,8 @@ def archive_run(run: Path, folder: Path | str, *, records: bool = False) -> Path
     _write(beside / EVIDENCE_FILE, facts.evidence.to_dict(), indent=None)
     if records:
         shutil.copyfile(run / COMPLETIONS_FILE, beside / COMPLETIONS_FILE)
+        if (run / SERIES_FILE).is_file():
+            shutil.copyfile(run / SERIES_FILE, beside / SERIES_FILE)
     shutil.rmtree(entry, ignore_errors=True)
     beside.rename(entry)
     return entry

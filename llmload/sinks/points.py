@@ -68,8 +68,15 @@ class Point:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Point:
-        """Return the point that `to_dict` was called on."""
-        return cls(data["measurement"], data["tags"], data["fields"], data["time_ns"])
+        """Return the point that `to_dict` was called on.
+
+        Raises:
+            KeyError, TypeError: it is not ours.
+        """
+        tags, fields, time_ns = data["tags"], data["fields"], data["time_ns"]
+        if not (isinstance(tags, dict) and isinstance(fields, dict) and type(time_ns) is int):
+            raise TypeError("not a point")
+        return cls(data["measurement"], tags, fields, time_ns)
 
 
 def request_point(completion: Mapping[str, Any], run_id: str) -> Point:

@@ -197,19 +197,27 @@ def read_run(
     return _read_run_file(path / RUN_FILE), completions, problems
 
 
-def read_series(path: Path | str) -> Iterator[Point]:
+def read_series(path: Path | str, *, problems: list[str] | None = None) -> Iterator[Point]:
     """Yield the points of a run's `series.jsonl`: looks at its workers and what happened, in the order they were
-    written. Lines that cannot be read are passed over; a run without the file has none."""
+    written. Lines that cannot be read are passed over; a run without the file has none.
+
+    Args:
+        path: the run directory.
+        problems: gets a sentence for each such line, or for the file, as the iterator goes on.
+    """
+    problems = [] if problems is None else problems
     try:
         file = (Path(path) / SERIES_FILE).open("rb")
-    except OSError:
+    except OSError as error:
+        problems.append(f"{SERIES_FILE}: cannot be read ({error.strerror})")
         return
     with file:
-        for line in file:
+        for number, line in enumerate(file, start=1):
             try:
-                yield Point.from_dict(json.loads(line))
+                yield Point.from_dict(_parsed(line))
             except (ValueError, KeyError, TypeError):
-                continue
+                torn = "was cut off" if not line.endswith(b"\n") else "is no point"
+                problems.append(f"{SERIES_FILE} line {number}: {torn}, skipped")
 
 
 def find_run(path: Path | str) -> Path:

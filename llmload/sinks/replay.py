@@ -1,4 +1,4 @@
-"""The points of a run, from its record: the same that its sinks got while it went on.
+"""The points of a run, from its record: the same that its sinks got while it went on, and its processes over time.
 
 Files only; no network, no clock.
 """
@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from llmload.metrics.intervals import Intervals, ended_second
+from llmload.metrics.processes import Processes
 from llmload.metrics.tally import Tallies
 from llmload.sinks.points import WORKER, Point, interval_point, request_point
 from llmload.sinks.record import read_run, read_series
@@ -40,6 +41,15 @@ def recorded_points(path: Path | str) -> Iterator[Point]:
         yield from _seconds(intervals, run_id, newest - BEHIND_S)
     yield from series.upto(float("inf"), intervals)
     yield from _seconds(intervals, run_id, float("inf"))
+
+
+def read_processes(path: Path | str) -> Processes:
+    """Return what was seen of a run's processes; its `problems` say what is missing."""
+    processes = Processes()
+    for point in read_series(path, problems=processes.problems):
+        if point.measurement == WORKER:
+            processes.take(str(point.tags.get("worker")), point.time_ns, point.fields)
+    return processes
 
 
 def _seconds(intervals: Intervals, run_id: str, before: float) -> Iterator[Point]:
