@@ -69,7 +69,8 @@ def shown_url(url: str) -> str:
 def has_secrets(url: str) -> bool:
     """Whether `shown_url` would hide something of this URL."""
     parts = urlsplit(url)
-    return "@" in parts.netloc or any(key not in _PUBLIC_QUERY for key, _ in parse_qsl(parts.query))
+    hidden = (value for key, value in parse_qsl(parts.query) if key not in _PUBLIC_QUERY)
+    return "@" in parts.netloc or any(value != HIDDEN for value in hidden)
 
 
 def shown_body(value: Any, name: str = "") -> Any:

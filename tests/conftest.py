@@ -4,10 +4,17 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import contextlib  # noqa: E402
+import socket  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+
 import pytest  # noqa: E402
 
-from tests import clients  # noqa: E402
+from tests import certificates, clients  # noqa: E402
 from tests.influx import shared_influx  # noqa: E402
+from tests.locusts import ROOT, free_port  # noqa: E402
 from tests.scripted import ScriptedServer  # noqa: E402
 
 
@@ -32,3 +39,19 @@ def influx(tmp_path_factory):
     influx = shared_influx(tmp_path_factory.mktemp("influx"))
     yield influx
     influx.kill()
+
+
+@pytest.fixture
+def http2_server():
+    """The URL of an HTTP/2 server over TLS, with the certificate of `certificates`."""
+    port = free_port()
+    child = subprocess.Popen([sys.executable, ROOT / "tests" / "h2_server.py", str(port), *certificates.files()])
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        child.kill()
+        child.wait()

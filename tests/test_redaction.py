@@ -1,6 +1,6 @@
 """Secrets stay out of what is shown (SEC-01, SEC-02, SEC-03)."""
 
-from llmload.redaction import Redactor, secret_values, shown_body, shown_headers, shown_url
+from llmload.redaction import Redactor, has_secrets, secret_values, shown_body, shown_headers, shown_url
 
 
 def test_known_secrets_go_in_every_form():
@@ -49,3 +49,10 @@ def test_a_body_shows_no_value_under_a_secret_name():
     body = {"top_p": 0.9, "api_key": "hunter22", "nested": [{"token": "abcdef", "max_tokens": 5}]}
     assert shown_body(body) == {"top_p": 0.9, "api_key": "***", "nested": [{"token": "***", "max_tokens": 5}]}
     assert secret_values(body) == ["hunter22", "abcdef"]
+
+
+def test_what_was_hidden_has_no_secrets():
+    """A URL that was made fit to be shown is not taken for the one that it stands for."""
+    url = "http://u:p@h:1/v1?api-key=K123&api-version=2"
+    assert has_secrets(url)
+    assert not has_secrets(shown_url(url))

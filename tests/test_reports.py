@@ -136,7 +136,7 @@ HOSTILE = "<script>alert(1)</script>\"'`|*[x](javascript:1) ]]> \u202e --> </sty
 
 
 def test_hostile_text_is_escaped(ran):
-    """SEC-02: a model, a scenario and an error message full of markup are text in every format."""
+    """A model, a scenario and an error message full of markup are text in every format."""
     info, completions, _ = read_run(ran.run)
     bad = [
         replace(one, scenario=HOSTILE, model=HOSTILE, message=HOSTILE, finish_reason=HOSTILE if one.ttft_s else None)

@@ -1,18 +1,13 @@
 """Certificates on the command line: verified by default, a CA of one's own, or not at all and said so."""
 
-import contextlib
 import json
-import socket
-import subprocess
-import sys
-import time
 
 import pytest
 
 from llmload.wire.choose import open_wire
 from tests import certificates
 from tests.clients import ASK, Heard, client_for
-from tests.locusts import ROOT, check_ledger, free_port, run_locust
+from tests.locusts import check_ledger, run_locust
 from tests.scripted import ScriptedServer, body
 
 ANSWER = json.dumps(
@@ -66,21 +61,6 @@ def test_a_ca_file_that_is_none(tmp_path, secure):
         locust = run(tmp_path, secure, "--ca-file", path)
         assert locust.code == 2
         assert f"--ca-file {path} cannot be used" in locust.text
-
-
-@pytest.fixture
-def http2_server():
-    port = free_port()
-    child = subprocess.Popen([sys.executable, ROOT / "tests" / "h2_server.py", str(port), *certificates.files()])
-    try:
-        for _ in range(200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
-        yield f"https://127.0.0.1:{port}"
-    finally:
-        child.kill()
-        child.wait()
 
 
 @pytest.mark.parametrize(("http2", "version"), [(True, "HTTP/2"), (False, "HTTP/1.1")])

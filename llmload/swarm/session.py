@@ -97,8 +97,8 @@ class Session:
         Raises:
             SetupError: something is wrong that no web form can mend.
         """
-        for name in ("httpx", "httpcore"):
-            logging.getLogger(name).setLevel(logging.WARNING)  # they log whole URLs, a line a request
+        for name in ("httpx", "httpcore", "hpack"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # they log whole URLs and headers
         self.setup.hide_class_hosts()
         events = self.environment.events
         events.test_start.add_listener(self._on_test_start)

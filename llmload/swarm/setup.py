@@ -138,6 +138,8 @@ class Setup:
         for target in dict.fromkeys(plan.targets.values()):
             proxy = proxy_in_use(target.url)
             log.info("Load goes to POST %s%s", target.shown, f" through the proxy {proxy}" if proxy else "")
+        for cls in plan.targets:
+            plan.wire(cls).close()  # what httpx does not take of the environment is said before anything is sent
         if with_probe and plan.settings.probe:
             self._probe(plan, trust)
         return plan

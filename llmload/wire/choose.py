@@ -16,7 +16,7 @@ from llmload.redaction import shown_url
 from llmload.wire.arrival import kernel_stamps
 from llmload.wire.exchange import Wire
 from llmload.wire.fast import FastWire
-from llmload.wire.plain import PlainWire
+from llmload.wire.plain import PlainWire, bad_proxy
 
 log = logging.getLogger("llmload")
 
@@ -32,6 +32,9 @@ def open_wire(
     """Return a new wire for one user whose requests go to `url`; a context of None is the process's own.
 
     Without `reuse` each request opens a connection of its own.
+
+    Raises:
+        SetupError: the proxy of the environment cannot be used.
     """
     proxy = proxy_in_use(url)
     if unix_socket is not None:
@@ -48,11 +51,20 @@ def open_wire(
 
 
 def proxy_in_use(url: str) -> str | None:
-    """Return the proxy from the environment that a URL goes through, as it may be shown, or None."""
+    """Return the proxy from the environment that a URL goes through, as it may be shown, or None.
+
+    Raises:
+        SetupError: it is no address.
+    """
     parts = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return None if proxy is None or proxy_bypass(parts.netloc) else shown_url(proxy)
+    if proxy is None or proxy_bypass(parts.netloc):
+        return None
+    try:
+        return shown_url(proxy if "://" in proxy else f"http://{proxy}")
+    except ValueError:
+        raise bad_proxy() from None
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from llmload.errors import SetupError
 from llmload.stamps import Stamps
 from llmload.wire.exchange import DEFAULT_HEADERS, WireError
 from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
@@ -24,6 +25,14 @@ STALE_S = 1.0
 that breaks later than this broke while the server had the request."""
 
 
+def bad_proxy() -> SetupError:
+    """Return what to say of a proxy that is none; what httpx says of it holds a user name."""
+    return SetupError(
+        "a proxy of the environment (http_proxy, https_proxy, all_proxy) cannot be used",
+        "write e.g. http://proxy.example:3128 or socks5://proxy.example:1080, or unset the variable",
+    )
+
+
 class PlainWire:
     """One httpx client: its own connections, proxies from the environment.
 
@@ -32,6 +41,9 @@ class PlainWire:
         http2: offer HTTP/2 to a TLS server.
         reuse: keep connections between requests; without it each request opens its own.
         unix_socket: path of a socket on this machine to connect to, instead of the URL's host and any proxy.
+
+    Raises:
+        SetupError: a proxy of the environment cannot be used.
     """
 
     def __init__(
@@ -46,15 +58,18 @@ class PlainWire:
         kept = None if reuse else 0
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=None)
         local = unix_socket and httpx.HTTPTransport(uds=unix_socket, verify=trust, http2=http2, limits=limits)
-        self._client = httpx.Client(
-            http2=http2,
-            verify=trust,
-            timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
-            limits=limits,
-            headers=DEFAULT_HEADERS,
-            transport=local or None,
-            trust_env=not local,
-        )
+        try:
+            self._client = httpx.Client(
+                http2=http2,
+                verify=trust,
+                timeout=None,  # deadlines are watched elsewhere: a timeout on the socket is a timer per read
+                limits=limits,
+                headers=DEFAULT_HEADERS,
+                transport=local or None,
+                trust_env=not local,
+            )
+        except (ValueError, httpx.InvalidURL):  # of the proxies in the environment: nothing else is parsed here
+            raise bad_proxy() from None
 
     def open(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, stamps: Stamps
