@@ -54,7 +54,9 @@ def test_all_failed_has_no_latency_and_valid_json() -> None:
     json.dumps(summary, allow_nan=False)
     for row in summary["metrics"].values():
         assert (row["n"], row["missing"], row["mean"], row["p50"], row["max"]) == (0, 0, None, None, None)
-    assert summary["failures"] == [{"kind": "timeout_total", "status": None, "count": 20, "example": "too late"}]
+    assert summary["failures"] == [
+        {"kind": "timeout_total", "status": None, "count": 20, "example": "too late", "where": []}
+    ]
     assert summary["throughput"]["request_throughput"] == 0.0
     assert "No request ended ok, so there are no latencies." in summary["warnings"]
 

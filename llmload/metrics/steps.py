@@ -39,6 +39,15 @@ def level_of(step: str | None) -> float | None:
         return None
 
 
+def whole_step(step: str | None) -> str | None:
+    """Return the label of a step in all its rounds, settling or not; of what is no step the label itself.
+
+    >>> whole_step("50#2~settle"), whole_step("warmup")
+    ('50', 'warmup')
+    """
+    return None if step is None else step.removesuffix(_SETTLE).partition("#")[0]
+
+
 def settling(label: str) -> str:
     """Return the label of the time in which a step settles."""
     return label + _SETTLE

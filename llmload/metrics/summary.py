@@ -15,6 +15,7 @@ from llmload.metrics.arrivals import summarise_arrivals
 from llmload.metrics.capacity import capacity_of
 from llmload.metrics.caveats import caveats
 from llmload.metrics.distributions import summarise_metrics
+from llmload.metrics.failures import summarise_failures
 from llmload.metrics.goodput import good_rate, goodput_of
 from llmload.metrics.judgement import judge_run
 from llmload.metrics.ledger import Ledger
@@ -64,7 +65,7 @@ def summarise(tallies: Tallies, run: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "excluded": skipped,
         "tokens": _tokens(total),
-        "failures": summarise_failures(total),
+        "failures": summarise_failures(total, tallies.by_key),
         "finish_reasons": _by_count(total.finish_reasons),
         "usage_sources": _by_count(total.usage_sources),
         "stream": {
@@ -96,22 +97,6 @@ def run_ledger(total: Tally, started: int | None) -> Ledger:
     ended = Ledger(0, total.counts["ok"], total.counts["failed"], total.counts["cancelled"])
     ended.started = max(started or 0, ended.ended)
     return ended
-
-
-def summarise_failures(tally: Tally) -> list[dict[str, Any]]:
-    """Return failures by kind, the most frequent first; `status` only of `http_status`."""
-    rows = []
-    for label, count in tally.failures.most_common():
-        kind, _, status = label.partition(" ")
-        rows.append(
-            {
-                "kind": kind,
-                "status": int(status) if status.isdecimal() else None,
-                "count": count,
-                "example": tally.examples.get(label),
-            }
-        )
-    return sorted(rows, key=lambda row: (-row["count"], row["kind"], row["status"] or 0))
 
 
 def _run(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +156,15 @@ def _client(client: Mapping[str, Any], metrics: Mapping[str, Any], *, kernel_sta
 def _scenarios(tallies: Tallies, run: Mapping[str, Any], counted: Sequence[str | None]) -> dict[str, Any]:
     everything = tallies.scenarios()
     measured = everything if list(counted) == tallies.steps() else tallies.scenarios(counted)
-    return {name: _scenario(measured[name], tally, run) for name, tally in everything.items()}
+    return {
+        name: {
+            **_scenario(measured[name], tally, run),
+            "failures": summarise_failures(
+                tally, {key: part for key, part in tallies.by_key.items() if key[0] == name}
+            ),
+        }
+        for name, tally in everything.items()
+    }
 
 
 def _scenario(measured: Tally, everything: Tally, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,7 +174,6 @@ def _scenario(measured: Tally, everything: Tally, run: Mapping[str, Any]) -> dic
         "metrics": summarise_metrics(measured),
         "throughput": rates,
         "goodput": goodput_of(measured, run, rate=good_rate(measured, everything, rates)),
-        "failures": summarise_failures(everything),
     }
 
 

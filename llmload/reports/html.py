@@ -15,7 +15,7 @@ from llmload.metrics.objective import shown
 from llmload.reports import charts as figures
 from llmload.reports.generator import generator, table
 from llmload.reports.page import render_page
-from llmload.reports.sections import extras, load_text, settings_tables, verdicts
+from llmload.reports.sections import extras, failed_where, load_text, settings_tables, verdicts
 from llmload.reports.sweep import conclusions
 
 LEDGER = ("started", "ok", "failed", "cancelled", "in_flight")
@@ -61,6 +61,8 @@ def render(summary: Mapping[str, Any], info: Mapping[str, Any], evidence: Detail
         processes=table(evidence.processes),
         series_problems=evidence.processes.problems,
         present=present,
+        several_places=any(row["where"] for row in summary["failures"]),
+        failures=[(row, failed_where(row, summary["scenarios"])) for row in summary["failures"]],
         failed=timelines(evidence.failures),
         left_out=evidence.failures_left_out,
         slowest=timelines(evidence.slowest),

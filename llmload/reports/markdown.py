@@ -13,7 +13,7 @@ from llmload.metrics.definitions import metric
 from llmload.metrics.findings import Finding
 from llmload.metrics.objective import shown
 from llmload.reports.numbers import MISSING, count, milliseconds, number, plain, shown_in, unit_of
-from llmload.reports.sections import load_text, verdicts
+from llmload.reports.sections import failed_where, load_text, verdicts
 from llmload.reports.sweep import conclusions
 
 MAX_ROWS = 20
@@ -35,7 +35,7 @@ def render(summary: Mapping[str, Any], findings: Iterable[Finding] = ()) -> str:
         _latency(summary["metrics"]),
         _sweep(summary.get("sweep")),
         _findings(findings),
-        _failures(summary["failures"]),
+        _failures(summary["failures"], summary["scenarios"]),
         _warnings(summary["warnings"]),
     )
     return "\n\n".join(text for lines in blocks if (text := "\n".join(lines))) + "\n"
@@ -132,17 +132,20 @@ def _findings(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"- **{finding.title}.** {finding.meaning} ({code(facts)})"
 
 
-def _failures(failures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _failures(failures: Sequence[Mapping[str, Any]], scenarios: Mapping[str, Any]) -> Iterator[str]:
     if not failures:
         return
     yield "### Failures"
     yield ""
     rows = [
         (code(row["kind"] if row["status"] is None else f"{row['kind']} {row['status']}"), count(row["count"]),
-         code(row["example"] or MISSING))
+         code(failed_where(row, scenarios)), code(row["example"] or MISSING))
         for row in failures[:MAX_ROWS]
     ]  # fmt: skip
-    yield from _table(("kind", "count", "example"), rows, left=(0, 2))
+    if any(row["where"] for row in failures):
+        yield from _table(("kind", "count", "where", "example"), rows, left=(0, 2, 3))
+    else:
+        yield from _table(("kind", "count", "example"), [(*row[:2], row[3]) for row in rows], left=(0, 2))
     if len(failures) > MAX_ROWS:
         yield ""
         yield f"{len(failures) - MAX_ROWS} more kinds are left out."

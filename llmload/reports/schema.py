@@ -49,7 +49,8 @@ def summary_schema() -> Schema:
     ledger = closed(dict.fromkeys(("started", "ok", "failed", "cancelled", "in_flight"), COUNT))
     failures = rows(
         closed({"kind": {"enum": [*FAILURE_KINDS, "other"]}, "status": MAYBE_COUNT, "count": COUNT,
-                "example": MAYBE_TEXT})
+                "example": MAYBE_TEXT,
+                "where": rows(closed({"scenario": TEXT, "step": MAYBE_TEXT, "count": COUNT}))})
     )  # fmt: skip
     metrics = closed({metric.name: {"$ref": "#/$defs/distribution"} for metric in REQUEST_METRICS})
     scenario = closed(

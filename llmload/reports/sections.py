@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmload.metrics.steps import WARMUP
 from llmload.reports.numbers import MISSING, milliseconds, number, percent
 
 CLIENT = {
@@ -64,6 +65,22 @@ def _requests(summary: Mapping[str, Any]) -> dict[str, str]:
         "title": f"{ledger['ok']:,} ok, {failed:,} failed of {started:,}",
         "text": f"{number(output)} output tok/s, TTFT p95 {p95} ms",
     }
+
+
+def failed_where(row: Mapping[str, Any], scenarios: Mapping[str, Any]) -> str:
+    """Return where the failures of one kind happened: scenarios where there are several, steps where there are some.
+
+    >>> failed_where({"count": 9, "where": [{"scenario": "Chat", "step": "50", "count": 7}]}, {"Chat": {}})
+    'step 50: 7; elsewhere: 2'
+    """
+    rest = row["count"] - sum(place["count"] for place in row["where"])
+    named = [f"{_place(place, several=len(scenarios) > 1)}: {place['count']:,}" for place in row["where"]]
+    return "; ".join([*named, f"elsewhere: {rest:,}"] if named and rest else named)
+
+
+def _place(place: Mapping[str, Any], *, several: bool) -> str:
+    step = "no step" if place["step"] is None else place["step"] if place["step"] == WARMUP else f"step {place['step']}"
+    return step if not several else place["scenario"] if place["step"] is None else f"{place['scenario']}, {step}"
 
 
 def load_text(load: Mapping[str, Any]) -> str:

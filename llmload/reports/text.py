@@ -14,6 +14,7 @@ from llmload.metrics.findings import Finding
 from llmload.reports.arrivals import arrival_lines
 from llmload.reports.gates import goodput_lines, objective_lines
 from llmload.reports.numbers import MISSING, clock, milliseconds, number, plain
+from llmload.reports.sections import failed_where
 from llmload.reports.sinks import sink_lines
 from llmload.reports.sweep import render_capacity, render_sweep
 
@@ -67,7 +68,7 @@ def render(summary: Mapping[str, Any], findings: Iterable[Finding] = ()) -> str:
         render_capacity(summary["capacity"]),
         _latency(summary["metrics"]),
         _tokens(summary),
-        _failures(summary["failures"]),
+        _failures(summary["failures"], summary["scenarios"]),
         _scenarios(summary["scenarios"]),
         _findings(findings),
         _wrapped(sink_lines(summary)),
@@ -144,13 +145,15 @@ def _tokens(summary: Mapping[str, Any]) -> Iterator[str]:
         yield from _wrap("finish reasons: ", ", ".join(f"{n:,} {name}" for name, n in reasons.items()))
 
 
-def _failures(failures: list[Mapping[str, Any]]) -> Iterator[str]:
+def _failures(failures: list[Mapping[str, Any]], scenarios: Mapping[str, Any]) -> Iterator[str]:
     if not failures:
         return
     yield "failures"
     for row in failures:
         kind = row["kind"] if row["status"] is None else f"{row['kind']} {row['status']}"
         yield from _wrap(f"{row['count']:>8,} {kind:<20} ", row["example"] or MISSING)
+        if where := failed_where(row, scenarios):
+            yield from _wrap(" " * 30, f"in {where}")
 
 
 def _scenarios(scenarios: Mapping[str, Any]) -> Iterator[str]:
