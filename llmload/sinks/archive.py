@@ -1,7 +1,7 @@
 """Runs as a comparison finds them: run directories, and an archive of runs that is small enough to be committed.
 
 Files only; no network, no clock. An archive is a folder with a folder a run: `run.json`, `summary.json`,
-`evidence.json` (what intervals are worked out from, about 40 kB), and with records `completions.jsonl` and
+`evidence.json` (what intervals are worked out from, 35 to 140 kB), and with records `completions.jsonl` and
 `series.jsonl`. An entry with records is a run directory like any other.
 """
 
