@@ -7,6 +7,7 @@ errors and InfluxQL are the engine's own. In CI both have to be there.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import shutil
@@ -173,13 +174,15 @@ class Influx:
 class Trouble:
     """A proxy in front of an InfluxDB that answers writes with a status, or late, when it is told to.
 
-    `status` 0 passes writes on; `delay_s` holds each of them up; `writes` counts them.
+    `status` 0 passes writes on; `delay_s` holds each of them up; `writes` counts them; one that holds the text
+    `poison` is answered 500.
     """
 
     def __init__(self, influx: Influx) -> None:
         self.status: tuple[int, bytes] | int = 0
         self.headers: dict[str, str] = {}
         self.delay_s = 0.0
+        self.poison = b""
         self.writes = 0
         outer = self
 
@@ -190,7 +193,10 @@ class Trouble:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 outer.writes += 1
                 time.sleep(outer.delay_s)
-                status, answer = outer.status or outer._pass_on(influx.url + self.path, self.headers, body)
+                refused = outer.status
+                if outer.poison and outer.poison in gzip.decompress(body):
+                    refused = 500, b'{"message":"timeout"}'
+                status, answer = refused or outer._pass_on(influx.url + self.path, self.headers, body)
                 with contextlib.suppress(OSError):
                     self.send_response(status)
                     for name, value in outer.headers.items():

@@ -1,20 +1,26 @@
 """Faults of InfluxDB while a run goes on: what is stored, what is reported as not written, and that the two add up.
 
-docs/influxdb.md has them as a table; `python -m bench.sinks` measures the long ones.
+docs/influxdb.md has them as a table; the long ones are in test_influx_long.py.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import resource
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
+from influxdb_client.rest import ApiException
 
+from bench.madeup import completions, write
+from llmload.cli.push import run
 from llmload.mock.process import MockProcess
+from llmload.sinks.influx_write import retry_after_s
 from llmload.sinks.influxdb import InfluxSink
 from llmload.sinks.points import INTERVAL
 from llmload.sinks.replay import recorded_points
@@ -181,10 +187,17 @@ def test_each_trouble_is_said_once_when_it_begins_and_once_when_it_ends(trouble,
     assert [record.message for record in caplog.records if record.name == "llmload"] == one * 2
 
 
-@pytest.mark.parametrize("name", ["Retry-After", "retry-after"])
-def test_the_server_says_when_to_come_back(trouble, name):
+FAR = "Wed, 01 Dec 2126 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Retry-After": "3600"}, {"retry-after": "3600"}, {"Retry-After": FAR}],
+    ids=["seconds", "small letters", "date"],
+)
+def test_the_server_says_when_to_come_back(trouble, headers):
     """However the header is written; without it the second write would come within half a second."""
-    trouble.answer(429, **{name: "3600"})
+    trouble.answer(429, **headers)
     sink = InfluxSink(trouble.target)
     sink.start("come-back")
     sink.write([completion(1)])
@@ -194,6 +207,30 @@ def test_the_server_says_when_to_come_back(trouble, name):
     trouble.answer(0)
     sink.stop(5)
     assert sink.counts()["written"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "86400"}, 300.0),
+        ({"Retry-After": "-5"}, None),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+        ({"Retry-After": "Tue, 01 Dec 2026 12:00:09 GMT", "Date": "Tue, 01 Dec 2026 12:00:00 GMT"}, 9.0),
+        ({"retry-after": "Tuesday, 01-Dec-26 12:00:09 GMT", "date": "Tue, 01 Dec 2026 12:00:00 GMT"}, 9.0),
+        ({"Retry-After": "Tue, 01 Dec 2026 11:00:00 GMT", "Date": "Tue, 01 Dec 2026 12:00:00 GMT"}, 0.0),
+        ({"Retry-After": "Tue, 01 Dec 2026 12:00:09 -0000", "Date": "Tue, 01 Dec 2026 12:00:00 GMT"}, 9.0),
+        ({"Retry-After": FAR}, 300.0),
+        ({"Retry-After": FAR, "Date": "yesterday"}, 300.0),
+        ({"Retry-After": "Wed, 01 Dec 1999 12:00:00 GMT"}, 0.0),
+    ],
+)
+def test_what_retry_after_means(headers, seconds):
+    """Seconds, or a date against the server's own clock; never more than five minutes, never less than none."""
+    error = ApiException(status=503)
+    error.headers = headers
+    assert retry_after_s(error) == seconds
 
 
 @pytest.mark.parametrize("status", [500, 429, 401])
@@ -250,15 +287,79 @@ def test_a_full_queue_drops_and_counts(influx, monkeypatch):
     assert counts["error"] == "the queue is full"
 
 
-def test_20_000_in_a_second(influx):
-    """A second of 20,000 completions is stored to the last one."""
-    sink = InfluxSink(influx.target)
-    sink.start("burst")
-    for start in range(1, 20_001, 1000):
-        sink.write([completion(number) for number in range(start, start + 1000)])
-        time.sleep(0.001)
-    sink.stop(60)
-    assert (sink.counts()["written"], sink.counts()["dropped"], influx.requests("burst")) == (20_000, 0, 20_000)
+def test_a_batch_that_is_refused_all_the_time_makes_room_for_others(trouble, influx):
+    """It goes to the end of the queue, alone, and is tried again in turns with what is new; nothing is given up."""
+    trouble.poison = b"timeout-17"
+    sink = InfluxSink(trouble.target, turn_s=0.1)
+    sink.start("turns")
+    sink.write([completion(1, model="timeout-17"), completion(2)])
+    wait_for(lambda: sink.counts()["retried"] >= 2)
+    for number in (3, 4, 5):
+        sink.write([completion(number)])
+        wait_for(lambda number=number: sink.counts()["written"] == number - 2)
+        counts = sink.counts()
+        assert (counts["dropped"], counts["queued"], counts["error"]) == (0, 2, "500 timeout")
+    trouble.poison = b""
+    wait_for(lambda: sink.counts()["queued"] == 0)
+    sink.stop(5)
+    assert (sink.counts()["written"], sink.counts()["dropped"], influx.requests("turns")) == (5, 0, 5)
+
+
+def test_at_the_end_such_a_batch_comes_last(trouble, influx):
+    """What waits behind it is written all the same, and only the batch itself is given up."""
+    trouble.poison = b"timeout-18"
+    sink = InfluxSink(trouble.target)
+    sink.start("last")
+    sink.write([completion(1, model="timeout-18"), completion(2)])
+    wait_for(lambda: sink.counts()["retried"] >= 2)
+    sink.write([completion(number) for number in range(3, 8)])
+    sink.stop(2.0)
+    counts = sink.counts()
+    assert (counts["written"], counts["dropped"], counts["queued"], influx.requests("last")) == (5, 2, 0, 5)
+    assert counts["error"] == "500 timeout"
+
+
+def test_why_points_are_missing_is_said_with_all_reasons(trouble, monkeypatch):
+    """A full queue hides neither the trouble behind it nor what was rejected; the biggest loss comes first."""
+    monkeypatch.setattr("llmload.sinks.influxdb.QUEUE_BYTES", 3_000)
+    sink = InfluxSink(trouble.target)
+    sink.start("reasons")
+    trouble.answer(503)
+    sink.write([completion(1)])
+    wait_for(lambda: sink.counts()["retried"])
+    sink.write([completion(number) for number in range(2, 101)])
+    full = sink.counts()
+    assert (full["dropped"], full["error"]) == (100 - full["queued"], "the queue is full; last trouble: 503 made up")
+    trouble.answer(400)
+    wait_for(lambda: sink.counts()["queued"] == 0)
+    sink.stop(5)
+    counts = sink.counts()
+    assert (counts["written"], counts["dropped"]) == (0, 100)
+    assert counts["error"] == (
+        f"the queue is full ({full['dropped']}); 400 made up ({full['queued']}); last trouble: 503 made up"
+    )
+
+
+def test_a_push_ends_when_influxdb_takes_nothing_for_long(tmp_path, trouble, influx, monkeypatch, capsys):
+    """It says so with exit code 4, and the next push goes on: every completion is stored once."""
+    path = write(tmp_path / "runs", "20251201T000000Z-9a9a", completions(5, 2_000, tokens=8))
+    with monkeypatch.context() as here:
+        for name, value in {**influx.env, "INFLUXDB_URL": trouble.target.url}.items():
+            here.setenv(name, value)
+        here.setattr("llmload.cli.push.GIVE_UP_S", 2.0)
+        trouble.delay_s = 0.3
+        switch = threading.Thread(target=lambda: (wait_for(lambda: trouble.writes == 2), trouble.answer(500)))
+        switch.start()
+        arguments = argparse.Namespace(run=str(path), again=False)
+        assert run(arguments) == 4
+    switch.join()
+    said = capsys.readouterr().err
+    assert "broken off, InfluxDB took no points for 2 s (" in said
+    assert "500 made up): push again to go on from here" in said
+    for name, value in influx.env.items():
+        monkeypatch.setenv(name, value)
+    assert run(arguments) == 0
+    assert influx.requests("20251201T000000Z-9a9a") == 2_000
 
 
 def wait_for(condition, seconds=30):

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ AHEAD = 20_000
 """Points that are queued at most; reading waits for InfluxDB."""
 CHUNK = 1_000
 SAVE_S = 1.0
-CLOSE_S = 300.0
+GIVE_UP_S = 300.0
+"""A push is broken off when InfluxDB has taken nothing for so long."""
+CLOSE_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise SetupError("INFLUXDB_URL is not set", "export it, INFLUXDB_TOKEN, INFLUXDB_ORG and INFLUXDB_BUCKET")
     path = find_run(args.run)
     run_id = str(read_run(path)[0]["id"])
-    sink = InfluxSink(target)
+    sink = InfluxSink(target, turn_s=inf)  # how far a push came can be told in order only
     sink.probe()
     state = _State(path, target)
     skipped = 0 if args.again else state.read()
@@ -69,30 +72,43 @@ def run(args: argparse.Namespace) -> int:
         print(f"llmload push: goes on after the first {skipped:,} points", file=sys.stderr)
     points = islice(recorded_points(path), skipped, None)
     sink.start(run_id)
+    is_whole = False
     try:
-        _push(sink, points, state, skipped, _about(path))
+        is_whole = _push(sink, points, state, skipped, _about(path))
     finally:
-        sink.stop(CLOSE_S if sys.exc_info()[0] is None else 1.0)
+        sink.stop(CLOSE_S)
         counts = sink.counts()
         state.note(skipped, counts)
-    return _said(run_id, sink, counts, state)
+    return _said(run_id, sink, counts, state, is_whole=is_whole)
 
 
-def _push(sink: InfluxSink, points: Iterator[Point], state: _State, skipped: int, total: int) -> None:
+def _push(sink: InfluxSink, points: Iterator[Point], state: _State, skipped: int, total: int) -> bool:
+    """Give the sink the points; return whether it got rid of all of them."""
     columns = TextColumn("pushing"), BarColumn(), MofNCompleteColumn(), TextColumn("points"), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         # how many seconds there are is known when they have been worked out
         task = progress.add_task("", total=max(total, skipped), completed=skipped)
+
+        def is_down_to(queued: int) -> bool:
+            """Wait until no more points are queued; False where InfluxDB took none for too long."""
+            taken, taken_at = 0, time.monotonic()
+            while True:
+                counts = sink.counts()
+                done = skipped + state.note(skipped, counts)
+                progress.update(task, completed=done, total=max(total, done))
+                if counts["queued"] <= queued:
+                    return True
+                if counts["written"] + counts["dropped"] > taken:
+                    taken, taken_at = counts["written"] + counts["dropped"], time.monotonic()
+                elif time.monotonic() - taken_at > GIVE_UP_S:
+                    return False
+                time.sleep(0.02)
+
         for chunk in _chunks(points):
             sink.write((), chunk)
-            while sink.counts()["queued"] > AHEAD:
-                time.sleep(0.02)
-            done = skipped + state.note(skipped, sink.counts())
-            progress.update(task, completed=done, total=max(total, done))
-        while (counts := sink.counts())["queued"]:
-            done = skipped + counts["written"]
-            progress.update(task, completed=done, total=max(total, done))
-            time.sleep(0.05)
+            if not is_down_to(AHEAD):
+                return False
+        return is_down_to(0)
 
 
 def _chunks(points: Iterator[Point]) -> Iterator[list[Point]]:
@@ -100,8 +116,12 @@ def _chunks(points: Iterator[Point]) -> Iterator[list[Point]]:
         yield chunk
 
 
-def _said(run_id: str, sink: InfluxSink, counts: dict[str, Any], state: _State) -> int:
+def _said(run_id: str, sink: InfluxSink, counts: dict[str, Any], state: _State, *, is_whole: bool) -> int:
     print(f"{run_id}: {counts['written']:,} points written to {sink.describe()}")
+    if not is_whole:
+        why = f"InfluxDB took no points for {GIVE_UP_S:g} s ({counts['error']})"
+        print(f"llmload push: broken off, {why}: push again to go on from here", file=sys.stderr)
+        return EXIT_INVALID
     if counts["dropped"]:
         print(f"llmload push: {counts['dropped']:,} points are not written: {counts['error']}", file=sys.stderr)
         return EXIT_INVALID

@@ -17,6 +17,7 @@ def sink_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = f"{counts['written']:,} points written"
         if counts["retried"]:
             text += f", {counts['retried']:,} retried"
+            text += "" if counts["dropped"] else f" ({counts['error']})"
         if counts["dropped"]:
             text += f", {counts['dropped']:,} NOT WRITTEN ({counts['error']}): llmload push sends them from the record"
         yield f"{name}: ", text

@@ -10,6 +10,8 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,6 +25,8 @@ from llmload.sinks.influx_target import InfluxTarget
 
 TIMEOUT_S = 30.0
 """For the answer to one write: an InfluxDB that takes 10 s for a batch is slow, not gone."""
+LONGEST_RETRY_AFTER_S = 300.0
+"""Whatever `Retry-After` says: the window of InfluxDB Cloud's quotas."""
 GZIP_LEVEL = 1
 """Lines repeat their tags, so that the fastest level already makes a tenth of them."""
 
@@ -81,7 +85,7 @@ class InfluxWriter:
             return Trouble("too_large", text)
         if status in (401, 403):
             return Trouble("refused", text)
-        return Trouble("missing" if status == 404 else "busy", text, _retry_after_s(error))
+        return Trouble("missing" if status == 404 else "busy", text, retry_after_s(error))
 
     def _clean(self, text: str) -> str:
         return self._target.redactor.clean(text)
@@ -102,10 +106,28 @@ def _said(error: ApiException) -> str:
     return str(error.reason or "") if not text or text.lstrip().startswith("<") else text
 
 
-def _retry_after_s(error: ApiException) -> float | None:
-    names = {str(name).lower(): value for name, value in dict(error.headers or {}).items()}  # proxies write them small
-    value = names.get("retry-after")
-    return float(value) if value and str(value).strip().isdigit() else None
+def retry_after_s(error: ApiException) -> float | None:
+    """Return in how many seconds the server wants to be asked again, None where it does not say.
+
+    `Retry-After` is seconds or a date (RFC 9110, 10.2.3); a date is held against the server's own clock, its `Date`.
+    """
+    names = {str(name).lower(): str(value).strip() for name, value in dict(error.headers or {}).items()}
+    value = names.get("retry-after", "")  # proxies write it small
+    if value.isascii() and value.isdecimal():
+        seconds = float(value)
+    elif (until := _date(value)) is not None:
+        seconds = (until - (_date(names.get("date", "")) or datetime.now(UTC))).total_seconds()
+    else:
+        return None
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER_S)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _cause(error: Exception) -> str:

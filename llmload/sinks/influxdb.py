@@ -7,14 +7,15 @@ later from the record. docs/influxdb.md says what happens in which trouble.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmload.errors import SetupError
+from llmload.sinks.influx_queue import LineQueue
 from llmload.sinks.influx_target import InfluxTarget
 from llmload.sinks.influx_write import InfluxWriter, Trouble
 from llmload.sinks.line import to_line
@@ -25,8 +26,7 @@ QUEUE_BYTES = 128 << 20
 BATCH_LINES, BATCH_BYTES = 5_000, 4 << 20
 FLUSH_S = 1.0
 """A batch that is not full is sent after so long."""
-RETRY_S = 300.0
-"""A batch is given up after so long."""
+TURN_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
 DOWN_S = 3.0
 """At the end of a run an InfluxDB that cannot be reached gets so long to come back."""
@@ -42,24 +42,22 @@ class InfluxSink:
     Args:
         target: where to.
         random: draws the pauses between retries.
+        turn_s: a batch that was refused for so long goes to the end of the queue, since it alone may be what InfluxDB
+            cannot take.
     """
 
     name = "influxdb"
 
-    def __init__(self, target: InfluxTarget, *, random: random.Random | None = None) -> None:
+    def __init__(self, target: InfluxTarget, *, random: random.Random | None = None, turn_s: float = TURN_S) -> None:
         self._target = target
+        self._turn_s = turn_s
         self._random = random or _RANDOM
         self._reset("")
 
     def _reset(self, run_id: str) -> None:
         self._run_id = run_id
-        self._lines: deque[bytes] = deque()
-        self._bytes = 0
-        self._in_hand = 0
-        self._written = self._retried = self._dropped = 0
-        self._error: str | None = None
+        self._queue = LineQueue(most_bytes=QUEUE_BYTES)
         self._in_trouble = False
-        self._lock = threading.Lock()
         self._wake, self._hurry = threading.Event(), threading.Event()
         self._give_up_at: float | None = None
         self._began_stop = 0.0
@@ -94,23 +92,11 @@ class InfluxSink:
     def write(self, completions: Sequence[Mapping[str, Any]], points: Sequence[Point] = ()) -> None:
         """See `Sink.write`: makes lines and queues them, about 15 us each."""
         for completion in completions:
-            self._put(request_point(completion, self._run_id))
+            self._queue.put(to_line(request_point(completion, self._run_id)))
         for point in points:
-            self._put(point)
-        if len(self._lines) >= BATCH_LINES:
+            self._queue.put(to_line(point))
+        if len(self._queue) >= BATCH_LINES:
             self._wake.set()
-
-    def _put(self, point: Point) -> None:
-        line = to_line(point)
-        if line is None:
-            self._drop(1, "a point has no field")
-            return
-        if self._bytes + len(line) > QUEUE_BYTES or self._give_up_at is not None:
-            self._drop(1, "the queue is full")
-            return
-        with self._lock:
-            self._lines.append(line)
-            self._bytes += len(line)
 
     def stop(self, bound_s: float) -> None:
         """See `Sink.stop`."""
@@ -122,75 +108,49 @@ class InfluxSink:
         self._hurry.set()
         self._thread.join(bound_s)
         self._writer, self._thread = None, None  # whatever still goes on there counts no more
-        if left := len(self._lines) + self._in_hand:
-            self._drop(left, self._error or f"not written within {bound_s:g} s")
-            self._lines.clear()
-            self._in_hand = 0
+        self._queue.close(f"not written within {bound_s:g} s of the end")
 
     def counts(self) -> dict[str, Any]:
         """See `Sink.counts`; all are points."""
-        return {
-            "written": self._written,
-            "retried": self._retried,
-            "dropped": self._dropped,
-            "queued": len(self._lines) + self._in_hand,
-            "error": self._error,
-        }
+        return self._queue.counts()
 
     # the writer's own thread
 
     def _work(self, writer: InfluxWriter) -> None:
+        queue = self._queue
         while self._writer is writer:
-            if not self._lines:
+            if not len(queue):
                 if self._give_up_at is not None:
                     break
                 self._wake.wait(FLUSH_S)
-            if self._give_up_at is None and len(self._lines) < BATCH_LINES:
+            if self._give_up_at is None and len(queue) < BATCH_LINES:
                 self._wake.wait(FLUSH_S)
             self._wake.clear()
-            if batch := self._batch():
-                self._deliver(writer, batch)
+            if batch := queue.take(BATCH_LINES, BATCH_BYTES, new_first=self._hurry.is_set()):
+                self._deliver(writer, queue, batch)
         writer.close()
 
-    def _batch(self) -> list[bytes]:
-        batch: list[bytes] = []
-        size = 0
-        with self._lock:
-            while self._lines and len(batch) < BATCH_LINES and size < BATCH_BYTES:
-                line = self._lines.popleft()
-                batch.append(line)
-                size += len(line)
-            self._bytes -= size
-            self._in_hand = len(batch)
-        return batch
-
-    def _deliver(self, writer: InfluxWriter, batch: list[bytes]) -> None:
+    def _deliver(self, writer: InfluxWriter, queue: LineQueue, batch: list[bytes]) -> None:
         """Write a batch; where InfluxDB rejects it for what is in it, halve it until only the bad lines are left, so
         that one bad point costs no other."""
         parts, tries = [batch], 0
         while parts and self._writer is writer:
             part = parts.pop()
-            trouble = self._insist(writer, part)
-            if self._writer is not writer:
-                return
+            trouble = self._insist(writer, queue, part)
             tries += 1
             if trouble is None:
-                self._settle(written=len(part))
+                queue.note_written(part)
+            elif not trouble.is_about_lines and time.monotonic() < self._last_chance(trouble):
+                queue.put_back(part)  # others get their turn
             elif trouble.is_about_lines and len(part) > 1 and tries < MAX_PARTS:
                 middle = len(part) // 2
                 parts += [part[middle:], part[:middle]]
             else:
-                self._settle(dropped=len(part), why=trouble.text)
+                queue.note_dropped(part, trouble.text)
 
-    def _settle(self, *, written: int = 0, dropped: int = 0, why: str = "") -> None:
-        self._in_hand -= written + dropped
-        self._written += written
-        if dropped:
-            self._drop(dropped, why)
-
-    def _insist(self, writer: InfluxWriter, lines: list[bytes]) -> Trouble | None:
-        """Write until it succeeds, or fails for good, or has taken too long."""
-        began, pause_s = time.monotonic(), FIRST_PAUSE_S
+    def _insist(self, writer: InfluxWriter, queue: LineQueue, lines: list[bytes]) -> Trouble | None:
+        """Write until it succeeds, or fails for good, or it is time for others."""
+        turn_ends, pause_s = time.monotonic() + self._turn_s, FIRST_PAUSE_S
         while True:
             trouble = writer.write(lines)
             if self._writer is not writer:
@@ -199,12 +159,15 @@ class InfluxSink:
                 self._note(None)
                 return trouble
             self._note(trouble)
-            self._error = trouble.text
-            if time.monotonic() >= self._limit(began, trouble):
+            queue.note_trouble(trouble.text)
+            if time.monotonic() >= self._last_chance(trouble):
                 return trouble
-            self._retried += len(lines)
-            self._pause(max(trouble.retry_after_s or 0.0, pause_s * self._random.uniform(0.5, 1.0)), began, trouble)
+            queue.note_retried(lines)
+            self._pause(max(trouble.retry_after_s or 0.0, pause_s * self._random.uniform(0.5, 1.0)), trouble)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            is_late = time.monotonic() >= turn_ends or self._hurry.is_set()
+            if is_late and len(queue) and time.monotonic() < self._last_chance(trouble):
+                return trouble
 
     def _note(self, trouble: Trouble | None) -> None:
         """Say once that the server is in trouble, and once that it is over; its own view of lines is no trouble."""
@@ -214,22 +177,17 @@ class InfluxSink:
             log.warning("InfluxDB answers again")
         self._in_trouble = trouble is not None
 
-    def _limit(self, began: float, trouble: Trouble) -> float:
+    def _last_chance(self, trouble: Trouble) -> float:
+        """When to give up: never while the run goes on."""
         if self._give_up_at is None:
-            return began + RETRY_S
+            return math.inf
         return min(self._give_up_at, self._began_stop + DOWN_S) if trouble.why != "busy" else self._give_up_at
 
-    def _pause(self, seconds: float, began: float, trouble: Trouble) -> None:
+    def _pause(self, seconds: float, trouble: Trouble) -> None:
         if not self._hurry.is_set():
             self._hurry.wait(seconds)
             return
-        time.sleep(max(0.0, min(seconds, 0.5, self._limit(began, trouble) - time.monotonic())))
-
-    def _drop(self, points: int, why: str) -> None:
-        if not self._dropped:
-            log.error("InfluxDB: points are not written: %s (llmload push sends them from the record)", why)
-        self._dropped += points
-        self._error = why
+        time.sleep(max(0.0, min(seconds, 0.5, self._last_chance(trouble) - time.monotonic())))
 
 
 _RANDOM = random.Random()

@@ -31,4 +31,5 @@ class Sink(Protocol):
         """The run has ended: deliver what is left, and return within `bound_s` seconds whatever happens."""
 
     def counts(self) -> dict[str, Any]:
-        """Return what became of what was given: `written`, `dropped` and more; `error` is the last trouble or None."""
+        """Return what became of what was given: `written`, `dropped`, `queued`, which add up to it at every moment, and
+        more; `error` says why some was dropped, where none was the last trouble, and is None where all went well."""
