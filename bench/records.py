@@ -1,5 +1,6 @@
 """`python -m bench.records FOLDER [N]`: a made-up record of N completions (1,000,000) of 64 tokens, and what reading it
-costs in every format of `llmload report`: CPU seconds, and the most memory that was in use.
+costs in every format of `llmload report`: CPU seconds, and the most memory that was in use. Eight workers and a master
+were looked at every second.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from itertools import islice, repeat
 from pathlib import Path
 
 from bench.madeup import START_NS, completions
+from llmload.sinks.points import Point, worker_point
 from llmload.sinks.record import RunRecord
 
 BASE = 5_000
 PER_SECOND = 40
+PROCESSES = ("master", *(f"worker-{number}" for number in range(8)))
 FORMATS = ("--html", "--md", "--junit", "--csv", "--json")
 
 
@@ -27,6 +30,8 @@ def write(folder: Path, n: int) -> Path:
         started_ns = START_NS + number * 10**9 // PER_SECOND
         record.write([{**row, "id": f"m-w-{number}", "started_unix_ns": started_ns}])
     seconds = n / PER_SECOND
+    for second in range(int(seconds)):
+        record.write((), [_look(name, second + 1) for name in PROCESSES])
     start_s = START_NS / 1e9
     record.write_run(
         {"id": record.path.name, "started_at": start_s, "ended_at": start_s + seconds, "ended_by": "run time",
@@ -34,6 +39,13 @@ def write(folder: Path, n: int) -> Path:
     )  # fmt: skip
     record.close()
     return record.path
+
+
+def _look(name: str, second: int) -> Point:
+    fields = {"cpu_percent": second % 50, "rss_bytes": 80_000_000}
+    if name != "master":
+        fields.update(users=8, in_flight=second % 9, lag_p99_s=0.001, lag_max_s=0.001 * (second % 7), started=second)
+    return worker_point("made-up", name, START_NS + second * 10**9, fields)
 
 
 def main() -> None:
