@@ -117,6 +117,22 @@ def shells(name):
     return [(["bash"], script) for script in scripts(name)]
 
 
+def test_what_is_installed_is_whole(tmp_path):
+    """`pip install .`, without an index, brings every file of the package: templates, prompts and style sheets too."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(ROOT / "llmload", source / "llmload", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    alone = ["--no-deps", "--no-index", "--no-build-isolation", "--no-compile", "--quiet", "--target", target]
+    pip = [LOCUST.with_name("pip"), "install", ".", "-c", ROOT / "constraints.txt", *alone]
+    subprocess.run(pip, cwd=source, check=True, capture_output=True)
+
+    def files(folder):
+        return {str(path.relative_to(folder)) for path in (folder / "llmload").rglob("*") if path.is_file()}
+
+    assert files(target) == files(source)
+
+
 def run_recipe(name, folder, variables, *, shorter=()):
     """Run what a recipe runs after its installation, in a folder that looks like a checkout, for a shorter time."""
     (folder / "slo.txt").write_text(SLO_FILE)
