@@ -88,7 +88,7 @@ class Influx:
         self._ports = {"rpc": 0, "engine": 0, "port": 0}
         if given is None:
             self._ports = {name: _free_port() for name in self._ports}
-            given = InfluxTarget(f"http://127.0.0.1:{self._ports['port']}", TOKEN, "llmload", BUCKET)
+            given = InfluxTarget(f"http://127.0.0.1:{self._ports['port']}", BUCKET, TOKEN, "llmload")
         self.target = given
         self.is_ours = self._ports["port"] != 0
 

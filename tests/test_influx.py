@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -15,9 +16,8 @@ from llmload.sinks.influxdb import InfluxSink
 from llmload.sinks.line import to_line
 from llmload.sinks.points import EVENT, INTERVAL, REQUEST, Point, event_point, request_point, worker_point
 from llmload.sinks.record import read_series
-from llmload.swarm.outputs import open_sinks
-from tests.influx import TOKEN
-from tests.locusts import check_ledger, run_locust
+from tests.influx import TOKEN, Trouble
+from tests.locusts import check_ledger, free_port, run_locust
 
 NOW_NS = time.time_ns()
 TAG_KEYS = {"run", "scenario", "model", "worker", "outcome", "kind", "step"}
@@ -185,9 +185,10 @@ def test_one_bad_point_costs_no_other(influx):
         ({"INFLUXDB_BUCKET": "nowhere"}, 'has no bucket nowhere in organisation llmload (404 database not found: "no'),
         ({"INFLUXDB_URL": "http://127.0.0.1:9"}, "at http://127.0.0.1:9 does not answer ("),
         (
-            {"INFLUXDB_URL": "localhost:8086"},
-            "INFLUXDB_URL 'localhost:8086' is no address: write e.g. http://localhost",
+            {"INFLUXDB_URL": ""},
+            "INFLUXDB_URL is not set but INFLUXDB_TOKEN and INFLUXDB_BUCKET and INFLUXDB_ORG: set it",
         ),
+        ({"INFLUXDB_BUCKET": ""}, "INFLUXDB_BUCKET is not set but INFLUXDB_URL: set it to the bucket, of InfluxDB 1.8"),
     ],
 )
 def test_what_is_wrong_with_influxdb_is_one_line(tmp_path, influx, mock, change, words):
@@ -202,15 +203,92 @@ def test_what_is_wrong_with_influxdb_is_one_line(tmp_path, influx, mock, change,
     assert mock.stats()["started"] == started
 
 
-def test_variables_of_the_client_work_too():
-    """`INFLUXDB_V2_*` stand in; nothing set is no InfluxDB; what was never expanded is said."""
-    names = {"INFLUXDB_V2_URL": "http://h:8086/", "INFLUXDB_V2_TOKEN": "t", "INFLUXDB_V2_ORG": "o"}
-    assert read_influx(names) == InfluxTarget("http://h:8086", "t", "o", "llmload")
-    assert read_influx({"INFLUXDB_TOKEN": "t"}) is None
-    with pytest.raises(SetupError, match="never expanded"):
-        read_influx({"INFLUXDB_URL": "http://h", "INFLUXDB_TOKEN": "${TOKEN}"})
-    with pytest.raises(SetupError, match="more than an address"):
-        read_influx({"INFLUXDB_URL": "http://me:s3cret@h"})
+def test_the_web_page_does_not_come_up_with_half_a_set_up(tmp_path):
+    """Nobody would see the line there, and the run would be without its series."""
+    locust = run_locust(tmp_path, "--web-port", str(free_port()), headless=False, env={"INFLUXDB_V2_TOKEN": "t"})
+    said = [line for line in locust.text.splitlines() if line.startswith("llmload: ")]
+    assert (locust.code, said) == (
+        2,
+        [
+            "llmload: INFLUXDB_URL is not set but INFLUXDB_V2_TOKEN: set it, e.g. to http://localhost:8086, or unset "
+            "the rest to run without InfluxDB"
+        ],
+    )
+
+
+URL, BUCKET, V2_URL = {"INFLUXDB_URL": "http://h"}, {"INFLUXDB_BUCKET": "b"}, {"INFLUXDB_V2_URL": "http://h"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "target"),
+    [
+        ({}, None),
+        ({"INFLUXDB_URL": " ", "INFLUXDB_TOKEN": ""}, None),
+        ({"INFLUXDB_URL": "http://h:8086/", "INFLUXDB_BUCKET": "db/rp"}, InfluxTarget("http://h:8086", "db/rp")),
+        (
+            {**V2_URL, "INFLUXDB_V2_BUCKET": "b", "INFLUXDB_V2_TOKEN": "t", "INFLUXDB_V2_ORG": "o"},
+            InfluxTarget("http://h", "b", "t", "o", "INFLUXDB_V2_"),
+        ),
+        ({**URL, **V2_URL, **BUCKET, "INFLUXDB_V2_BUCKET": "other"}, InfluxTarget("http://h", "b")),
+    ],
+)
+def test_where_influxdb_is(environ, target):
+    """1.8 and 3 Core need an address and a bucket; the client's own names stand in; nothing set is no InfluxDB."""
+    assert read_influx(environ) == target
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        (BUCKET, "INFLUXDB_URL is not set but INFLUXDB_BUCKET: set it, e.g. to http://localhost:8086, or unset the "),
+        ({"INFLUXDB_V2_TOKEN": "t", "INFLUXDB_V2_BUCKET": "b"}, "INFLUXDB_URL is not set but INFLUXDB_V2_TOKEN and IN"),
+        ({**URL, "INFLUXDB_TOKEN": "t"}, "INFLUXDB_BUCKET is not set but INFLUXDB_URL: set it to the bucket, of Inf"),
+        (V2_URL, "INFLUXDB_V2_BUCKET is not set but INFLUXDB_V2_URL: set it to the bucket, of InfluxDB 1.8 and 3 to"),
+        ({**V2_URL, "INFLUXDB_V2_BUCKET": "$B"}, "INFLUXDB_V2_BUCKET is the literal text '$B': it was never expanded"),
+        ({**URL, **BUCKET, "INFLUXDB_TOKEN": "${TOKEN}"}, "INFLUXDB_TOKEN is the literal text '${TOKEN}': it was nev"),
+        ({"INFLUXDB_URL": "http://me:s3cret@h"}, "INFLUXDB_URL http://h holds more than an address: put secrets in "),
+        ({"INFLUXDB_V2_URL": "localhost:8086"}, "INFLUXDB_V2_URL 'localhost:8086' is no address: write e.g. http://l"),
+        ({**URL, **BUCKET, "INFLUXDB_V2_TOKEN": "a b"}, "INFLUXDB_V2_TOKEN holds white space or characters outside A"),
+    ],
+)
+def test_what_is_wrong_with_the_variables(environ, line):
+    """The variable is named as it was set, with what to do, and never its value where that is secret."""
+    with pytest.raises(SetupError) as caught:
+        read_influx(environ)
+    assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("org", "status", "said", "line"),
+    [
+        (
+            "",
+            400,
+            "Please provide either orgID or org",
+            "wants an organisation, and INFLUXDB_ORG is not set (400 Please",
+        ),
+        ("o", 404, 'organization name "o" not found', "has no bucket llmload in organisation o (404 organization name"),
+        ("", 404, 'bucket "llmload" not found', "has no bucket llmload (404 bucket"),
+    ],
+)
+def test_an_organisation_is_asked_for_where_it_is_missed(influx, org, status, said, line):
+    """InfluxDB 2 says so in these words; 1.8 and 3 take writes without."""
+    trouble = Trouble(influx)
+    trouble.status = status, json.dumps({"code": "invalid", "message": said}).encode()
+    with pytest.raises(SetupError) as caught:
+        InfluxSink(replace(trouble.target, org=org)).probe()
+    trouble.close()
+    assert str(caught.value).startswith(f"InfluxDB at {trouble.target.url} {line}")
+
+
+def test_a_database_is_enough(influx):
+    """Without an organisation points are stored, as for 1.8 and 3 Core."""
+    sink = InfluxSink(replace(influx.target, org=""))
+    sink.probe()
+    sink.start("no-org")
+    sink.write([completion()])
+    sink.stop(20)
+    assert (sink.counts()["written"], influx.requests("no-org")) == (1, 1)
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(influx, monkeypatch):
@@ -229,14 +307,6 @@ def test_the_token_is_nowhere(locust):
 
 def test_a_point_without_a_field_is_counted():
     """INF-08: NaN alone makes no line; the point is counted as dropped, so that given = written + dropped."""
-    sink = InfluxSink(InfluxTarget("http://127.0.0.1:9"))
+    sink = InfluxSink(InfluxTarget("http://127.0.0.1:9", "b"))
     sink.write((), [worker_point("r", "w", 1, {"lag_p99_s": float("nan")})])
     assert (sink.counts()["dropped"], sink.counts()["queued"]) == (1, 0)
-
-
-def test_a_token_without_an_address_is_said(caplog):
-    """A mistyped INFLUXDB_URL would otherwise lose the series without a word."""
-    caplog.set_level("WARNING")
-    assert open_sinks({"INFLUXDB_TOKEN": "t", "INFLUXDB_BUCKET": "b"}, optional=False, with_probe=True) == []
-    said = "INFLUXDB_URL is not set but INFLUXDB_TOKEN and INFLUXDB_BUCKET: no time series are written"
-    assert caplog.messages == [said]

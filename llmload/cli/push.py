@@ -40,7 +40,7 @@ CLOSE_S = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.description = (
-        f"{parser.description}. INFLUXDB_URL, INFLUXDB_TOKEN, INFLUXDB_ORG and INFLUXDB_BUCKET say where"
+        f"{parser.description}. INFLUXDB_URL, INFLUXDB_BUCKET, INFLUXDB_TOKEN and INFLUXDB_ORG say where"
     )
     parser.add_argument(
         "run",
@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     """
     target = read_influx(os.environ)
     if target is None:
-        raise SetupError("INFLUXDB_URL is not set", "export it, INFLUXDB_TOKEN, INFLUXDB_ORG and INFLUXDB_BUCKET")
+        hint = "export it and INFLUXDB_BUCKET, and INFLUXDB_TOKEN and INFLUXDB_ORG where the server wants them"
+        raise SetupError("INFLUXDB_URL is not set", hint)
     path = find_run(args.run)
     run_id = str(read_run(path)[0]["id"])
     sink = InfluxSink(target, turn_s=inf)  # how far a push came can be told in order only

@@ -1,7 +1,7 @@
 """Where InfluxDB is, from the environment. No network, no clock.
 
-`INFLUXDB_URL`, `INFLUXDB_TOKEN`, `INFLUXDB_ORG` and `INFLUXDB_BUCKET`; the client's own names `INFLUXDB_V2_URL` and so
-on stand in where those are not set.
+`INFLUXDB_URL` and `INFLUXDB_BUCKET`, `INFLUXDB_TOKEN` and `INFLUXDB_ORG` where the server wants them; the client's own
+names `INFLUXDB_V2_URL` and so on stand in where those are not set.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from urllib.parse import urlsplit
 from llmload.errors import SetupError
 from llmload.redaction import Redactor
 
-DEFAULT_BUCKET = "llmload"
-DEFAULT_ORG = "llmload"
+PREFIX, CLIENTS_PREFIX = "INFLUXDB_", "INFLUXDB_V2_"
+EXAMPLE = "http://localhost:8086"
 
 
 @dataclass(frozen=True, slots=True)
 class InfluxTarget:
     """One bucket. InfluxDB 1.8 takes `database` or `database/policy` as bucket and `user:password` as token; it and 3
-    Core ignore the organisation."""
+    Core ignore the organisation, which 2.x wants. `prefix` is that of the variables that a person has set."""
 
     url: str
+    bucket: str
     token: str = field(default="", repr=False)
-    org: str = DEFAULT_ORG
-    bucket: str = DEFAULT_BUCKET
+    org: str = ""
+    prefix: str = PREFIX
 
     @property
     def shown(self) -> str:
@@ -40,32 +41,46 @@ class InfluxTarget:
 
 
 def read_influx(environ: Mapping[str, str]) -> InfluxTarget | None:
-    """Return where InfluxDB is; None where no URL is given.
+    """Return where InfluxDB is; None where no variable is set.
 
     Raises:
-        SetupError: a variable makes no sense.
+        SetupError: a variable makes no sense, or one is missing.
     """
-    found = {name: _given(environ, name) for name in ("URL", "TOKEN", "ORG", "BUCKET")}
-    url = found["URL"].rstrip("/")
-    if not url:
+    given = {part: _given(environ, part) for part in ("URL", "TOKEN", "BUCKET", "ORG")}
+    names = {part: name for part, (name, value) in given.items() if value}
+    if not names:
         return None
-    for name, value in found.items():
+    if "URL" not in names:
+        hint = f"set it, e.g. to {EXAMPLE}, or unset the rest to run without InfluxDB"
+        raise SetupError(f"INFLUXDB_URL is not set but {' and '.join(names.values())}", hint)
+    for name, value in given.values():
         if re.fullmatch(r"\$\{?\w+\}?|\$\(.*\)|%\w+%|<.*>", value):
-            raise SetupError(f"INFLUXDB_{name} is the literal text {value!r}", "it was never expanded")
+            raise SetupError(f"{name} is the literal text {value!r}", "it was never expanded")
+    url = _address(names["URL"], given["URL"][1].rstrip("/"))
+    prefix = names["URL"].removesuffix("URL")
+    if "BUCKET" not in names:
+        hint = "set it to the bucket, of InfluxDB 1.8 and 3 to the database, e.g. llmload"
+        raise SetupError(f"{prefix}BUCKET is not set but {names['URL']}", hint)
+    name, token = given["TOKEN"]
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise SetupError(f"{name} holds white space or characters outside ASCII", "copy the token again")
+    return InfluxTarget(url, given["BUCKET"][1], token, given["ORG"][1], prefix)
+
+
+def _address(name: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SetupError(f"INFLUXDB_URL {_without_user(url)!r} is no address", "write e.g. http://localhost:8086")
+        raise SetupError(f"{name} {_without_user(url)!r} is no address", f"write e.g. {EXAMPLE}")
     if "@" in parts.netloc or parts.query:
-        raise SetupError(
-            f"INFLUXDB_URL {_without_user(url)} holds more than an address", "put secrets in INFLUXDB_TOKEN"
-        )
-    if not found["TOKEN"].isascii() or not found["TOKEN"].isprintable() or " " in found["TOKEN"]:
-        raise SetupError("INFLUXDB_TOKEN holds white space or characters outside ASCII", "copy the token again")
-    return InfluxTarget(url, found["TOKEN"], found["ORG"] or DEFAULT_ORG, found["BUCKET"] or DEFAULT_BUCKET)
+        secret = name.removesuffix("URL") + "TOKEN"
+        raise SetupError(f"{name} {_without_user(url)} holds more than an address", f"put secrets in {secret}")
+    return url
 
 
-def _given(environ: Mapping[str, str], name: str) -> str:
-    return (environ.get(f"INFLUXDB_{name}") or environ.get(f"INFLUXDB_V2_{name}") or "").strip()
+def _given(environ: Mapping[str, str], part: str) -> tuple[str, str]:
+    """Return the name and the value of a variable; the client's own name stands in where ours is not set."""
+    found = {name: environ.get(name, "").strip() for name in (PREFIX + part, CLIENTS_PREFIX + part)}
+    return next(((name, value) for name, value in found.items() if value), (PREFIX + part, ""))
 
 
 def _without_user(url: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -194,16 +195,20 @@ _RANDOM = random.Random()
 
 
 def _setup_error(target: InfluxTarget, trouble: Trouble) -> SetupError:
-    where = f"InfluxDB at {target.url}"
-    ways = "or unset INFLUXDB_URL, or add --influx-optional"
+    where, name = f"InfluxDB at {target.url}", target.prefix
+    ways = f"or unset {name}URL, or add --influx-optional"
     if trouble.why == "unreachable":
-        return SetupError(f"{where} does not answer ({trouble.text})", f"start it or correct INFLUXDB_URL, {ways}")
+        return SetupError(f"{where} does not answer ({trouble.text})", f"start it or correct {name}URL, {ways}")
     if trouble.why == "refused":
-        token = "refuses INFLUXDB_TOKEN" if target.token else "wants a token"
+        token = f"refuses {name}TOKEN" if target.token else f"wants a token, and {name}TOKEN is not set"
         return SetupError(f"{where} {token} ({trouble.text})", f"give one that may write to {target.bucket}, {ways}")
+    if not target.org and re.search(r"\borg", trouble.text):
+        what = f"{where} wants an organisation, and {name}ORG is not set ({trouble.text})"
+        return SetupError(what, f"set it to the one of bucket {target.bucket}, {ways}")
     if trouble.why == "missing":
+        org = f" in organisation {target.org}" if target.org else ""
         return SetupError(
-            f"{where} has no bucket {target.bucket} in organisation {target.org} ({trouble.text})",
-            f"create it or correct INFLUXDB_BUCKET and INFLUXDB_ORG, {ways}",
+            f"{where} has no bucket {target.bucket}{org} ({trouble.text})",
+            f"create it or correct {name}BUCKET{f' and {name}ORG' if org else ''}, {ways}",
         )
     return SetupError(f"{where} does not take points ({trouble.text})", f"mend it, {ways}")

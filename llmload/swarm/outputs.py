@@ -25,12 +25,10 @@ def open_sinks(environ: Mapping[str, str], *, optional: bool, with_probe: bool) 
         with_probe: write a point to see whether it can be written.
 
     Raises:
-        SetupError: a variable makes no sense, or InfluxDB does not take the probe.
+        SetupError: a variable makes no sense or is missing, or InfluxDB does not take the probe.
     """
     target = read_influx(environ)
     if target is None:
-        if set_ := [name for name in ("INFLUXDB_TOKEN", "INFLUXDB_BUCKET", "INFLUXDB_ORG") if environ.get(name)]:
-            log.warning("INFLUXDB_URL is not set but %s: no time series are written", " and ".join(set_))
         return []
     from llmload.sinks.influxdb import InfluxSink  # its client takes a while to import
 

@@ -12,6 +12,7 @@ from locust.env import Environment
 from llmload.load_config import LoadSettings, read_load
 from llmload.records import Completion
 from llmload.redaction import has_secrets, shown_url
+from llmload.sinks.influx_target import read_influx
 from llmload.sinks.record import RunRecord
 from llmload.sinks.sink import Sink
 from llmload.surroundings import WallClock
@@ -119,6 +120,7 @@ class Setup:
         missing = {"model": options.get("model") or "?", "host": options.get("host") or "http://localhost"}
         self.plan({**options, **missing})
         self.gates(options)
+        read_influx(os.environ)
 
     def prepare(self, options: Mapping[str, Any], *, with_probe: bool = True) -> Plan:
         """Check the options of a run and, where it is wanted, the server.
