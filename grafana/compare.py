@@ -16,7 +16,7 @@ from grafana.panels import (
     steps,
     transformation,
 )
-from grafana.queries import FAILED, OK, Target, column, count, is_exactly, matches, percentile, rows
+from grafana.queries import FAILED, OK, Target, column, count, matches, percentile, rows
 from llmload.metrics.definitions import metric
 
 ABOUT = (
@@ -25,7 +25,7 @@ ABOUT = (
 )
 
 SINCE = "seconds since start"
-THESE = f"({matches('run')} OR {is_exactly('run', 'baseline')})"
+THESE = f"({matches('run')} OR {matches('run', 'baseline')})"
 ALL_ROW = f"{THESE} AND \"scenario\" = 'all'"
 DELTAS = (("ttft_s", 50), ("ttft_s", 95), ("tpot_s", 50), ("e2e_s", 95))
 BASE = " base"
@@ -138,7 +138,7 @@ def _deltas() -> Panel:
         "Δ = (run − baseline) / baseline, of exact percentiles over ok completions; orange from +5 % on, red from +10 %. "
         "The numbers of completions stand beside them: a p95 of few requests says little.\n"
         f"{formula(*dict(DELTAS))}",
-        [_of_scenarios(is_exactly("run"), ""), _of_scenarios(is_exactly("run", "baseline"), BASE)],
+        [_of_scenarios(matches("run"), ""), _of_scenarios(matches("run", "baseline"), BASE)],
         columns=columns,
         transformations=transformations,
         coloured={name: worse for name in columns if name.endswith("Δ")},

@@ -24,13 +24,21 @@ EVERYTHING = ".*"
 
 
 def matches(tag: str, variable: str | None = None) -> str:
-    """Return the condition that a tag has one of the values of the dashboard variable of that name."""
+    """Return the condition that a tag has one of the values of the dashboard variable of that name.
+
+    The format `regex` is the only one in which every value survives: `singlequote` leaves backslashes alone,
+    `sqlstring` doubles quotes, which is no InfluxQL, and `raw` ends the text at the first quote of a name.
+    https://grafana.com/docs/grafana/latest/dashboards/variables/variable-syntax/
+    """
     return f'"{tag}" =~ /^${{{variable or tag}:regex}}$/'
 
 
-def is_exactly(tag: str, variable: str | None = None) -> str:
-    """Return the condition that a tag is the one chosen value; with "All" it holds for nothing."""
-    return f"\"{tag}\" = '${{{variable or tag}:raw}}'"
+def is_chosen(variable: str) -> str:
+    """Return the condition that a dashboard variable has a value of its own instead of "All".
+
+    A run is never called as a scenario, model or step is, but "All" matches it.
+    """
+    return f'"run" !~ /^${{{variable}:regex}}$/'
 
 
 STEP = f"({matches('step')} OR {matches('scenario', 'step')})"
@@ -45,7 +53,7 @@ FAILED = "\"outcome\" = 'failed'"
 _ALL_ROW = f"\"scenario\" = 'all' AND {matches('scenario')} AND {matches('scenario', 'model')} AND {matches('scenario', 'step')}"
 _PART_ROWS = (
     f"\"scenario\" != 'all' AND {matches('scenario')} AND {matches('model')} AND {STEP}"
-    f" AND ({is_exactly('scenario')} OR {is_exactly('model')} OR {is_exactly('step')})"
+    f" AND ({is_chosen('scenario')} OR {is_chosen('model')} OR {is_chosen('step')})"
 )
 INTERVALS = f"{matches('run')} AND (({_ALL_ROW}) OR ({_PART_ROWS}))"
 """Rows of `llm_interval`: with "All" everywhere the one row over all, whose percentiles are merged; else the rows of

@@ -3,7 +3,8 @@
 * `$timeFilter` → `time >= 123ms and time <= 456ms`
 * `$__interval` → the bucket's length, e.g. `2s`; `$__interval_ms` → the same in ms, e.g. `2000`
 * `${name:regex}` → the value escaped for a regular expression, several as `(a|b)`; a custom "All" as it is
-* `${name:raw}`, `$name` → the value as it is
+
+Other formats are not known here: none but `regex` leaves every value whole in InfluxQL.
 """
 
 import re
@@ -30,17 +31,11 @@ def substitute(text, values, *, from_ms, to_ms, interval_ms=None):
     interval_ms = interval_ms or bucket_ms(from_ms, to_ms)
     text = text.replace("$timeFilter", f"time >= {from_ms}ms and time <= {to_ms}ms")
     text = text.replace("$__interval_ms", str(interval_ms)).replace("$__interval", f"{interval_ms}ms")
-    text = re.sub(r"\$\{(\w+)(?::(\w+))?\}", lambda match: _formatted(values[match[1]], match[2] or "raw"), text)
-    return re.sub(r"\$(?!__)([a-zA-Z]\w*)", lambda match: _formatted(values[match[1]], "raw"), text)
+    return re.sub(r"\$\{(\w+):regex\}", lambda match: _as_regex(values[match[1]]), text)
 
 
-def _formatted(value, form):
+def _as_regex(value):
     if isinstance(value, tuple):
         return value[1]  # the custom value of "All" is never escaped
-    several = value if isinstance(value, list) else [value]
-    if form == "regex":
-        escaped = [_ESCAPED.sub(r"\\\g<0>", one) for one in several]
-        return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
-    assert form == "raw", form
-    assert len(several) == 1, f"{several} cannot be compared with ="
-    return several[0]
+    escaped = [_ESCAPED.sub(r"\\\g<0>", one) for one in (value if isinstance(value, list) else [value])]
+    return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"

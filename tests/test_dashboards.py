@@ -9,6 +9,7 @@ import yaml
 
 from grafana.boards import BOARDS
 from grafana.files import GUIDE, board_path, rendered, rendered_guide
+from grafana.queries import INTERVALS
 from llmload.mock.process import MockProcess
 from tests.grafana_macros import ALL, substitute
 from tests.influx import shared_influx
@@ -17,6 +18,8 @@ from tests.locusts import ROOT, run_locust
 DASHBOARDS = {board.uid: json.loads(board_path(board).read_text(encoding="utf-8")) for board in BOARDS}
 SOURCE = {"type": "influxdb", "uid": "llmload-influxdb"}
 EVERYTHING = (ALL, ".*")
+MODEL = 'it\'s a "m\\w", 2.5/7b* (chat) [q4]|$x \U0001f600'
+"""A model's name may be any text."""
 MISSING_IN_3 = re.compile(r"\b(SLIMIT|SHOW SERIES|INTEGRAL|SAMPLE|HISTOGRAM)\b", re.IGNORECASE)
 """What InfluxDB 3 Core's InfluxQL lacks."""
 
@@ -40,8 +43,10 @@ def stored(tmp_path_factory):
     """A real InfluxDB with a sweep and two plain runs, failures included; their ids and the time range."""
     influx = shared_influx(tmp_path_factory.mktemp("influx"))
     faults = ("--fault", "http_500=0.15", "--fault", "cut=0.05")
-    with MockProcess("--ttft-ms", "20", "--itl-ms", "3", "--tokens", "8", "--seed", "3", *faults) as mock:
-        common = ("--host", mock.url, "--model", "mock", "--goodput", "ttft:500", "--no-probe")
+    with MockProcess(
+        "--model", MODEL, "--ttft-ms", "20", "--itl-ms", "3", "--tokens", "8", "--seed", "3", *faults
+    ) as mock:
+        common = ("--host", mock.url, "--model", MODEL, "--goodput", "ttft:500", "--no-probe")
         plain = ("-u", "4", "-r", "4", "-t", "3s", "--processes", "2", *common)
         runs = [
             run_locust(tmp_path_factory.mktemp("run"), *options, env=influx.env)
@@ -75,24 +80,80 @@ def test_every_query_returns_rows(stored):
     influx, runs, (from_ms, to_ms) = stored
     found = {}
     for uid, title, letter, text in queries():
-        values = chosen(uid, runs) | ({"run": runs[2]} if uid == "llmload-compare" and ":raw" in text else {})
-        asked = substitute(text, values, from_ms=from_ms, to_ms=to_ms)
+        asked = substitute(text, chosen(uid, runs), from_ms=from_ms, to_ms=to_ms)
         found[uid, title, letter] = len(influx.query(asked))
     for (uid, title, letter), rows in found.items():
         print(f"{uid:<20} {title:<50} {letter} {rows:>5} rows")
     assert [key for key, rows in found.items() if not rows] == []
 
 
+@pytest.mark.parametrize(
+    ("values", "has_rows"),
+    [
+        ({"model": MODEL}, True),
+        ({"model": [MODEL, "another's"]}, True),
+        ({"scenario": "Chat", "model": MODEL, "step": "4"}, True),
+        ({"model": MODEL.replace("7b*", "7bb")}, False),
+        ({"model": "another's"}, False),
+        ({"scenario": "Cha"}, False),
+        ({"step": "[24]"}, False),
+    ],
+    ids=["model", "two models", "all three", "nearly", "another", "scenario", "step"],
+)
+def test_a_choice_is_taken_literally(stored, values, has_rows):
+    """A model with quotes, brackets and slashes in its name is found, alone, among others and with the rest chosen;
+    no panel takes a name for a pattern, or part of one for all of it."""
+    influx, runs, (from_ms, to_ms) = stored
+    wrong = []
+    for uid, title, letter, text in queries():
+        if uid in ("llmload-live", "llmload-capacity") and all(f"${{{name}:regex}}" in text for name in values):
+            asked = substitute(text, chosen(uid, runs) | values, from_ms=from_ms, to_ms=to_ms)
+            if bool(influx.query(asked)) is not has_rows:
+                wrong.append((uid, title, letter, asked))
+    assert wrong == []
+
+
 def test_a_choice_of_scenario_and_step_narrows_the_panels(stored):
     """With a scenario, a model or a step chosen instead of All, the Live run board still has rows, fewer of them."""
     influx, runs, (from_ms, to_ms) = stored
-    narrow = {"run": runs[0], "scenario": "Chat", "model": "mock", "step": "4"}
+    narrow = {"run": runs[0], "scenario": "Chat", "model": MODEL, "step": "4"}
     text = next(text for uid, title, _, text in queries() if uid == "llmload-live" and title == "Tokens per second")
     some, every = (
         influx.query(substitute(text, values, from_ms=from_ms, to_ms=to_ms))
         for values in (narrow, chosen("llmload-live", runs))
     )
     assert 0 < len(some) < len(every)
+
+
+def test_rows_over_all_and_rows_of_a_choice_are_never_mixed(stored):
+    """Tokens of a run are its total, once: with "All" from the row over all, with a choice from those of the parts."""
+    influx, runs, (from_ms, to_ms) = stored
+    text = f'SELECT SUM("served_tps") AS "n" FROM "llm_interval" WHERE {INTERVALS} AND $timeFilter'
+    every = {"run": runs[1], "scenario": EVERYTHING, "model": EVERYTHING, "step": EVERYTHING}
+    one_of = ({"scenario": "Chat"}, {"model": MODEL}, {"model": [MODEL, "x"]}, {"scenario": "Chat", "model": MODEL})
+    sums = {
+        influx.query(substitute(text, every | choice, from_ms=from_ms, to_ms=to_ms))[0]["n"] for choice in ({}, *one_of)
+    }
+    tokens = influx.query(f"SELECT SUM(output_tokens) AS n FROM llm_request WHERE run = '{runs[1]}'")[0]["n"]
+    assert sums == {tokens}
+
+
+def test_several_runs_are_compared(stored):
+    """Two chosen runs and a baseline are three rows of the table."""
+    influx, runs, (from_ms, to_ms) = stored
+    text = next(text for uid, title, _, text in queries() if uid == "llmload-compare" and title == "Runs")
+    values = {"run": [runs[0], runs[2]], "baseline": runs[1]}
+    found = influx.query(substitute(text, values, from_ms=from_ms, to_ms=to_ms))
+    assert sorted(row["run"] for row in found) == sorted(runs)
+
+
+def test_every_variable_in_a_query_has_the_safe_format():
+    """Grafana's other formats break InfluxQL at a quote or a backslash in a name."""
+    texts = [text for *_, text in queries()]
+    texts += [one["query"] for board in DASHBOARDS.values() for one in board["templating"]["list"]]
+    for text in texts:
+        left = re.sub(r"[=!]~ /\^\$\{\w+:regex\}\$/|\$timeFilter|\$__interval(_ms)?", "", text)
+        assert not re.search(r"\$[\w{]|\[\[", left), left
 
 
 def test_variables_and_annotations_return_rows(stored):
