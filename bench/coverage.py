@@ -14,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.alike import latencies, truth
-from llmload.metrics.bootstrap import Estimate, TooFew, bounds, estimate
-from llmload.metrics.comparison import change_between
+from bench.alike import KINDS, failures, latencies, truth
+from llmload.metrics.bootstrap import Estimate, TooFew, bounds, estimate, share
+from llmload.metrics.comparison import change_between, shared
 from llmload.metrics.series import Series
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+LEAST = 0.05
+"""Cells in which fewer series than this share got an interval are left out."""
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
 
 
@@ -50,7 +52,7 @@ def coverage(times, rng):
     for n in (100, 300, 1000, 3000, 10_000):
         for rho in (0.0, 0.3, 0.6, 0.9):
             columns = latencies(rng, n, rho, times)
-            cells = [_covered(columns, statistic, times) for statistic in STATISTICS]
+            cells = [_covered(columns, statistic, truth(statistic)) for statistic in STATISTICS]
             naive = [_holds(_independent(one, "p50"), truth("p50")) for one in columns.T[: times // 2]]
             yield f"| {n:,} | {rho:g} | {' | '.join(cells)} | {np.mean(naive):.0%} |"
 
@@ -59,16 +61,49 @@ def _holds(ends, value):
     return ends[0] <= value <= ends[1]
 
 
-def _covered(columns, statistic, times):
-    held = [
-        _holds(found.interval(0.9), truth(statistic))
-        for found in (_try(column, statistic) for column in columns.T)
-        if found is not None
-    ]
-    if len(held) < times * 0.02:
+def _covered(columns, statistic, value):
+    found = [_try(column, statistic) for column in columns.T]
+    held = [_holds(one.interval(0.9), value) for one in found if one is not None]
+    given = len(held) / len(found)
+    if given < LEAST:
         return "–"
-    few = f" ({len(held) / times:.0%})" if len(held) < times * 0.995 else ""
-    return f"{np.mean(held):.1%}{few}"
+    return f"{np.mean(held):.1%}" + (f" ({given:.0%})" if given < 0.995 else "")
+
+
+def kinds(times, rng):
+    """Yield the rows of the table of other kinds of likeness."""
+    yield "| kind | n | " + " | ".join(STATISTICS) + " |"
+    yield "|---|---:|" + "---:|" * len(STATISTICS)
+    for name, make in KINDS.items():
+        for n in (300, 1000, 3000):
+            columns, value = make(rng, n, times)
+            cells = [_covered(columns, statistic, value(statistic)) for statistic in STATISTICS]
+            yield f"| {name} | {n:,} | {' | '.join(cells)} |"
+
+
+def shares(times, rng):
+    """Yield the rows of the table of error rates."""
+    yield "| n | rate | failures come | never failed | coverage, of those that failed | too high | false alarms |"
+    yield "|---:|---:|---|---:|---:|---:|---:|"
+    for n in (300, 1000, 3000):
+        for rate in (0.002, 0.01, 0.05):
+            for bursts in (False, True):
+                yield (
+                    f"| {n:,} | {rate:.1%} | {'ten in a row' if bursts else 'one by one'} | "
+                    + " | ".join(f"{cell:.1%}" for cell in _shares(n, rate, bursts, times, rng))
+                    + " |"
+                )
+
+
+def _shares(n, rate, bursts, times, rng):
+    found = [share(Series(one)) for one in failures(rng, n, rate, 2 * times, bursts=bursts).T]
+    failed = [one.interval(0.9) for one in found if one.value]
+    lows = []
+    for pair in zip(found[:times], found[times:], strict=True):
+        was, now = (shared([one], pair) for one in pair)
+        lows.append(change_between(was, now, 0.95, as_ratio=False).low)
+    held, high = np.mean([(_holds(ends, rate), ends[0] > rate) for ends in failed], axis=0)
+    return 1 - len(failed) / len(found), held, high, np.mean(np.array(lows) > 0)
 
 
 def alarms(times, rng):
@@ -93,9 +128,10 @@ def _alarms(n, rho, statistic, times, rng):
         if None not in three:
             ends = [change_between([three[0]], [one], 0.95).relative[1] for one in three[1:]]
             found.append((ends[0] > 0, ends[0] > 0.05, ends[1] > 0))
-    if len(found) < times * 0.1:
+    if len(found) < times * LEAST:
         return ["–"] * 3
-    return [f"{share:.1%}" for share in np.mean(found, axis=0)]
+    few = f" ({len(found) / times:.0%})" if len(found) < times * 0.995 else ""
+    return [f"{part:.1%}{few}" for part in np.mean(found, axis=0)]
 
 
 def rounds(times, rng):
@@ -129,11 +165,17 @@ def main(arguments):
     options = parser.parse_args(arguments)
     times, rng = 40 if options.quick else 500, np.random.default_rng(20261201)
     parts = [
-        f"**Coverage** of 90 % intervals, {times:,} series each; in brackets the share that got an interval, where not "
-        "all did:",
-        "\n".join(coverage(times, rng)),
+        f"**Coverage** of 90 % intervals, {2 * times:,} series each; in brackets the share that got an interval, where "
+        f"not all did; – where under {LEAST:.0%} did:",
+        "\n".join(coverage(2 * times, rng)),
+        f"**Other kinds of likeness**, the same, {times:,} series each:",
+        "\n".join(kinds(times, rng)),
+        f"**Error rate**: coverage of 90 % intervals, {2 * times:,} runs each, and how often `error_rate worse` fails "
+        f"on identical runs at 95 %, {times:,} pairs each:",
+        "\n".join(shares(times, rng)),
         f"**False alarms and power** of `worse`, 95 %, {times:,} pairs each: how often it fails on identical runs, "
-        "how often `worse by 5%` does, and how often `worse` finds a slowdown of 10 %:",
+        "how often `worse by 5%` does, and how often `worse` finds a slowdown of 10 %; in brackets the share that "
+        "was judged, where not all were:",
         "\n".join(alarms(times, rng)),
         "**Rounds**, p50, 90 %: how often the interval of the change between two sides of the same load holds 0, "
         f"{times:,} each:",

@@ -167,7 +167,7 @@ def _rate(base: Arm, new: Arm, settings: Mapping[str, Mapping[str, Any]], confid
 
 
 def _inverse(one: Estimate) -> Estimate:
-    return Estimate(1 / one.value, one.n, one.effective, one.blocks, one.block, (1 / np.maximum(one.grid, 1e-9))[::-1])
+    return Estimate(1 / one.value, one.n, one.effective, (1 / np.maximum(one.grid, 1e-9))[::-1])
 
 
 def _row(metric: Metric, statistic: str | None, base: float | None, new: float | None) -> dict[str, Any]:

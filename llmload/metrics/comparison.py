@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from llmload.metrics.bootstrap import Estimate, bounds
+from llmload.metrics.bootstrap import Estimate, as_shared, bounds
 from llmload.metrics.definitions import BY_NAME, METRICS, Metric
 from llmload.metrics.differences import differences
 from llmload.metrics.evidence import RATES, SHARES, STATISTICS, Evidence, Key
@@ -98,6 +98,8 @@ def _row(key: Key, base: Sequence[Facts], new: Sequence[Facts], confidence: floa
     missing = next((side for side in sides if isinstance(side, str)), None)
     if missing is not None:
         return {**row, "verdict": "not comparable", "why": missing}
+    if metric.name in SHARES:
+        sides = [shared(side, [*sides[0], *sides[1]]) for side in sides]  # type: ignore[arg-type]
     change = change_between(sides[0], sides[1], confidence, as_ratio=metric.unit != "share")  # type: ignore[arg-type]
     return {**row, **change.to_dict(), "verdict": verdict(change, metric), "why": None}
 
@@ -114,6 +116,12 @@ def _estimates(key: Key, side: Sequence[Facts]) -> list[Estimate] | str:
             return f"{one.name} has {estimate}"
         found.append(estimate)
     return found
+
+
+def shared(side: Sequence[Estimate], runs: Sequence[Estimate]) -> list[Estimate]:
+    """Return a side's shares, those of 0 or 1 with the doubt of the run of both sides whose failures are most alike."""
+    least = min((one.effective / one.n for one in runs if 0 < one.value < 1), default=1.0)
+    return [one if 0 < one.value < 1 else as_shared(one, least) for one in side]
 
 
 def _side(runs: Sequence[Estimate], metric: Metric, confidence: float) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Evidence:
 def _shown(one: Estimate | str) -> dict[str, Any]:
     if isinstance(one, str):
         return {"why": one}
-    names = ("value", "n", "effective", "blocks", "block")
+    names = ("value", "n", "effective")
     return {**{name: getattr(one, name) for name in names}, "grid": [float(f"{x:.6g}") for x in one.grid]}
 
 
@@ -69,7 +69,7 @@ def _read(row: Mapping[str, Any]) -> Estimate | str:
     grid = np.array(row["grid"], dtype=np.float64)
     if grid.shape != LEVELS.shape or not np.isfinite(grid).all():
         raise ValueError(f"{row['metric']} has a grid of {grid.shape}")
-    return Estimate(row["value"], row["n"], row["effective"], row["blocks"], row["block"], grid)
+    return Estimate(row["value"], row["n"], row["effective"], grid)
 
 
 class EvidenceOf:

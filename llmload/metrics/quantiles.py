@@ -6,8 +6,13 @@
 
 from __future__ import annotations
 
-from math import atan, cos, pi, sin, sqrt
+from math import atan, pi, sqrt
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 
 def t_quantile(level: float, freedom: int | None) -> float:
@@ -22,18 +27,24 @@ def t_quantile(level: float, freedom: int | None) -> float:
     low, high = 0.0, 1e7
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_cdf(middle, freedom) < level else (low, middle)
+        short = _t_cdf(np.array([atan(middle / sqrt(freedom))]), freedom)[0] < level
+        low, high = (middle, high) if short else (low, middle)
     return (low + high) / 2
 
 
-def _t_cdf(t: float, freedom: int) -> float:
-    """The finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    angle = atan(t / sqrt(freedom))
-    term = total = cos(angle) if freedom % 2 else 1.0
+def t_quantiles(levels: Floats, freedom: int) -> Floats:
+    """Return the values below which shares `levels` (0 to 1) of Student's t lie, to four digits."""
+    angles = np.linspace(-pi / 2, pi / 2, 2049)
+    return np.asarray(sqrt(freedom) * np.tan(np.interp(levels, _t_cdf(angles, freedom), angles)))
+
+
+def _t_cdf(angle: Floats, freedom: int) -> Floats:
+    """The finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4; the angle's tangent is t / sqrt(freedom)."""
+    cosine, sine = np.cos(angle), np.sin(angle)
+    term = total = cosine if freedom % 2 else np.ones_like(cosine)
     for k in range(3 if freedom % 2 else 2, freedom - 1, 2):
-        term *= cos(angle) ** 2 * (k - 1) / k
-        total += term
+        term = term * cosine**2 * (k - 1) / k
+        total = total + term
     if freedom % 2:
-        inner = 0.0 if freedom == 1 else sin(angle) * total
-        return 0.5 + (angle + inner) / pi
-    return 0.5 + sin(angle) * total / 2
+        return np.asarray(0.5 + (angle + (0.0 if freedom == 1 else sine * total)) / pi)
+    return np.asarray(0.5 + sine * total / 2)

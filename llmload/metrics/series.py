@@ -31,6 +31,10 @@ class Samples(Protocol):
     def ranks(self) -> Floats:
         """Sum of (rank of a sample − 1/2 of all), per cell: what shows correlation whatever the distribution."""
 
+    @property
+    def shape(self) -> tuple[float, float]:
+        """Variance and skewness of the samples."""
+
     def below(self, value: float) -> Floats:
         """Return the samples that are not above a value, per cell."""
 
@@ -39,6 +43,13 @@ class Samples(Protocol):
 
     def percentile(self, percent: float) -> float:
         """Return the smallest sample that `percent` % of all are not above."""
+
+
+def _shape(values: Floats, weights: Floats) -> tuple[float, float]:
+    """Return variance and skewness of values, whose weights are 1 together."""
+    off = values - weights @ values
+    variance = float(weights @ off**2)
+    return variance, float(weights @ off**3) / variance**1.5 if variance > 1e-300 else 0.0
 
 
 class Series:
@@ -65,6 +76,11 @@ class Series:
         low = np.searchsorted(self._sorted, self._values, side="left")
         high = np.searchsorted(self._sorted, self._values, side="right")
         return self._per_cell((low + high) / (2 * self.n) - 0.5)
+
+    @cached_property
+    def shape(self) -> tuple[float, float]:
+        """See `Samples.shape`."""
+        return _shape(self._values, np.full(self.n, 1 / self.n))
 
     def below(self, value: float) -> Floats:
         """See `Samples.below`."""
@@ -102,6 +118,11 @@ class Binned:
         """See `Samples.ranks`."""
         middle = (self._cumulative - self._bins.sum(axis=0) / 2) / self.n - 0.5
         return np.asarray(self._bins @ middle)
+
+    @cached_property
+    def shape(self) -> tuple[float, float]:
+        """See `Samples.shape`; a class counts as its middle."""
+        return _shape((self._edges[:-1] + self._edges[1:]) / 2, self._bins.sum(axis=0) / self.n)
 
     def below(self, value: float) -> Floats:
         """See `Samples.below`; a class counts when it begins at or below the value."""

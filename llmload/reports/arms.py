@@ -16,8 +16,8 @@ from llmload.reports.text import WIDTH
 
 HOW = (
     "Pairs answered the same prompt, one after the other in random order; the change is the median of the pairs' own "
-    "ratios, its interval a bootstrap over blocks of pairs. requests = ok / seconds in which the arm had a request "
-    "under way. first text = TTFT, of an answer that is not streamed E2E."
+    "ratios, its interval allows for pairs that resemble their neighbours. requests = ok / seconds in which the arm "
+    "had a request under way. first text = TTFT, of an answer that is not streamed E2E."
 )
 
 
