@@ -119,7 +119,8 @@ def _variance(errors: Floats, alike: Likeness, near: float) -> tuple[float, int]
     errors = errors - errors.mean()
     found = likeness(errors)
     waves = min(found.waves, alike.waves)
-    return max(sum_variance(errors, waves), found.variance * (near**2 if found.found else 1)), waves
+    rough = found.variance * (near**2 if found.found else float(near >= 1))
+    return max(sum_variance(errors, waves), rough), waves
 
 
 def _mean(samples: Samples, alike: Likeness, near: float) -> Estimate:

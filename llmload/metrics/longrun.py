@@ -26,7 +26,7 @@ MIN_WAVES = 2
 MIN_CELLS = 64
 """Likeness is looked at in as many cells at least: of fewer it is mostly noise."""
 BIAS = 0.1
-"""The share by which the variance of the waves may fall short, under autoregression of order 1."""
+"""The share by which the variance of the waves may be wrong, under autoregression of order 1."""
 DOUBT = 1.0
 """Standard errors by which a correlation that stands out of the noise is taken for larger in `Likeness.variance`."""
 
@@ -54,8 +54,10 @@ def likeness(cells: Floats) -> Likeness:
             break
         r = _correlation(off, square)
         stands_out, error = r > 2 / sqrt(n), sqrt(max(1 - r * r, 0.0) / n)
+        if r < -2 / sqrt(n):
+            waves = min(waves, _slow_waves(n, r - error))
         if stands_out or not variance:
-            waves = min(waves, _slow_waves(n, r + error))
+            waves = min(waves, _slow_waves(n, max(r + error, 0.0)))
             sure = min(r + DOUBT * error, 0.999) if stands_out else 0.0
             variance = max(variance, square * (1 + sure) / (1 - sure))
         found = found or stands_out
@@ -71,12 +73,12 @@ def _correlation(off: Floats, square: float) -> float:
 
 
 def _slow_waves(n: int, r: float) -> float:
-    """Return how many waves fall short of the slowest by `BIAS` on average.
+    """Return how many waves differ from the slowest by `BIAS` on average: fall short, or with r below 0 exceed it.
 
     The spectrum of autoregression of order 1 is `1 / (1 + 2 r (1 - cos w) / (1 - r)**2)` of its value at 0, wave j has
     `w = pi j / n`, and the mean of j**2 up to B is near B**2 / 3.
     """
-    return n * (1 - min(r, 0.999)) / pi * sqrt(3 * BIAS / r) if r > 0 else float(n)
+    return n * (1 - min(r, 0.999)) / pi * sqrt(3 * BIAS / abs(r)) if r else float(n)
 
 
 def sum_variance(cells: Floats, waves: int) -> float:

@@ -48,8 +48,9 @@ class Samples(Protocol):
 def _shape(values: Floats, weights: Floats) -> tuple[float, float]:
     """Return variance and skewness of values, whose weights are 1 together."""
     off = values - weights @ values
-    variance = float(weights @ off**2)
-    return variance, float(weights @ off**3) / variance**1.5 if variance > 1e-300 else 0.0
+    square = off * off  # numpy's power of 3 takes ten times as long as two products
+    variance = float(weights @ square)
+    return variance, float(weights @ (square * off)) / variance**1.5 if variance > 1e-300 else 0.0
 
 
 class Series:
