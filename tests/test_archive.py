@@ -16,10 +16,11 @@ def evidence_bytes(folder, n):
     for completion in completions(1, n):
         more = {name: random.lognormvariate(-2, 1) for name in TIMES}
         tokens = {name: random.randint(0, 500) for name in ("cached_tokens", "reasoning_tokens")}
-        record.write([{**more, **tokens, **completion.to_dict()}])
+        record.write([{**more, **tokens, **completion.to_dict(), "good": random.random() < 0.9}])
     start_s = START_NS / 1e9
     about = {"id": "r", "started_at": start_s, "ended_at": start_s + n / 8, "valid": True, "reasons": []}
-    record.write_run({**about, "steady_from": start_s + 1, "stopped_at": start_s + n / 10})
+    more = {"steady_from": start_s + 1, "stopped_at": start_s + n / 10, "settings": {"goodput": "e2e:700"}}
+    record.write_run({**about, **more})
     record.close()
     return (archive_run(record.path, folder / "archive") / EVIDENCE_FILE).stat().st_size
 

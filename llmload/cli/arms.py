@@ -22,8 +22,10 @@ def run_arms(args: argparse.Namespace, confidence: float) -> int:
         SetupError: the arguments make no sense.
         RecordError: the run cannot be read, or has no two arms.
     """
-    if args.runs or args.base or args.new or args.against or args.fail_on:
-        raise SetupError("--arms stands alone", "write llmload compare --arms RUN")
+    others = ("runs", "base", "new", "against", "fail_on", "goodput", "scenario", "step", "all")
+    given = [f"--{name.replace('_', '-')}" if name != "runs" else "runs" for name in others if getattr(args, name)]
+    if given:
+        raise SetupError(f"--arms stands alone, without {', '.join(given)}", "write llmload compare --arms RUN")
     result = _read(find_run(args.arms), confidence)
     if args.html:
         try:

@@ -8,25 +8,28 @@ from typing import Any
 
 from llmload.errors import RecordError, SetupError
 from llmload.metrics.definitions import BY_NAME
-from llmload.metrics.evidence import Key
+from llmload.metrics.evidence import GOODPUTS, Key
+from llmload.metrics.goodput import Goodput
 from llmload.metrics.regression import parse_rule
 from llmload.sinks.archive import entries, read_summary
 from llmload.sinks.record import find_run
 
 AGAINST_HELP = (
-    "compare one side with runs of the archive: last; best (lowest E2E p50) or 'best:ttft p95'; median:5, the "
-    "last five as five rounds"
+    "compare one side with runs of the archive: last; best (lowest E2E p50), 'best:ttft p95' or best:goodput; "
+    "median:5, the last five as five rounds"
 )
 _BEST: Key = ("e2e_s", "p50")
 
 
-def choose(which: str, archive: Path, side: Sequence[str]) -> list[str]:
+def choose(which: str, archive: Path, side: Sequence[str], goodput: Goodput | None = None) -> list[str]:
     """Return the runs that are meant, among those of the same scenarios and model that are valid.
 
     Args:
         which: `last`, `best`, `best:METRIC STATISTIC` or `median:N`.
         archive: the folder.
         side: the new runs, which are never their own baseline.
+        goodput: the limits that are asked for instead of those of the new runs: the best by goodput is looked for
+            among runs with the same.
 
     Raises:
         SetupError: there is no such choice.
@@ -39,11 +42,22 @@ def choose(which: str, archive: Path, side: Sequence[str]) -> list[str]:
     count = _count(detail) if kind == "median" else 1
     fit = _fitting(archive, side)
     if kind == "best":
+        if key[0] in GOODPUTS:
+            limits = _wanted_limits(side, goodput)
+            fit = [one for one in fit if limits_of(one[1]) == limits]
         known = [one for one in fit if value_of(one[1], key) is not None]
-        return [str(sorted(known, key=lambda one: _rank(one[1], key))[0][0])] if known else _none(archive, 0, 1)
+        return [str(sorted(known, key=lambda one: _rank(one[1], key))[0][0])] if known else _none(archive, 0, 1, key)
     if len(fit) < count:
         return _none(archive, len(fit), count)
     return [str(path) for path, _ in fit[-count:]]
+
+
+def _wanted_limits(side: Sequence[str], goodput: Goodput | None) -> Mapping[str, float]:
+    new = find_run(side[0])
+    limits = goodput.limits if goodput else limits_of(read_summary(new) or {})
+    if limits is None:
+        raise SetupError(f"{new} has no limits of goodput", "give --goodput 'ttft:500 e2e:5000'")
+    return limits
 
 
 def _count(detail: str) -> int:
@@ -52,9 +66,10 @@ def _count(detail: str) -> int:
     return int(detail)
 
 
-def _none(archive: Path, found: int, wanted: int) -> list[str]:
+def _none(archive: Path, found: int, wanted: int, key: Key = _BEST) -> list[str]:
+    what = " with these limits of goodput" if key[0] in GOODPUTS else ""
     raise RecordError(
-        f"{archive} has {found} valid runs of these scenarios and this model, {wanted} are needed",
+        f"{archive} has {found} valid runs of these scenarios and this model{what}, {wanted} are needed",
         "archive more runs with --archive, or name a run",
     )
 
@@ -90,8 +105,15 @@ def value_of(summary: Mapping[str, Any], key: Key) -> float | None:
     if name in ("error_rate", "success_rate"):
         ok, failed = summary["ledger"]["ok"], summary["ledger"]["failed"]
         return (failed if name == "error_rate" else ok) / (ok + failed) if ok + failed else None
-    value: float | None = summary["throughput"].get(name)
+    part = summary["goodput"] or {} if name in GOODPUTS else summary["throughput"]
+    value: float | None = part.get({"goodput": "share", "goodput_rate": "rate"}.get(name, name))
     return value
+
+
+def limits_of(summary: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the limits of goodput that a run was judged by, seconds by metric; None for none."""
+    limits: dict[str, float] | None = (summary.get("goodput") or {}).get("objectives")
+    return limits
 
 
 def _rank(summary: Mapping[str, Any], key: Key) -> float:

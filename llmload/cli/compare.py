@@ -18,6 +18,7 @@ from llmload.cli.baseline import AGAINST_HELP, choose
 from llmload.cli.reading import Reader
 from llmload.errors import EXIT_INVALID, EXIT_MISSED, EXIT_OK, SetupError
 from llmload.metrics.comparison import Facts, compare
+from llmload.metrics.goodput import Goodput, wanted_goodput
 from llmload.metrics.regression import Rule, parse_rule
 from llmload.reports.comparison import render, render_markdown
 from llmload.reports.comparison_page import render_page
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--confidence", default="95", metavar="PERCENT", help="of the intervals, in %% (default: %(default)s)")
     add("--scenario", metavar="NAME", help="compare this scenario only")
     add("--step", metavar="LABEL", help="compare this step of a sweep only, in all its rounds")
+    add("--goodput", metavar="LIMITS", help="judge every request of both sides by these, e.g. 'ttft:500 tpot:50', "
+        "instead of what each run was given")  # fmt: skip
     add("--arms", metavar="RUN", help="compare the arms of one A/B run in pairs instead")
     add("--all", action="store_true", help="print every metric and statistic")
     add("--json", action="store_true", help="print JSON")
@@ -55,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if args.arms is not None:
         return run_arms(args, confidence)
     rules = [parse_rule(text) for text in args.fail_on]
-    base_paths, sides = _sides(args)
-    with Reader(scenario=args.scenario, step=args.step) as reader:
+    goodput = wanted_goodput(args.goodput)
+    base_paths, sides = _sides(args, goodput)
+    with Reader(scenario=args.scenario, step=args.step, goodput=goodput) as reader:
         base = reader.side(base_paths)
         comparisons = []
         for paths in sides:
@@ -82,7 +86,7 @@ def _confidence(text: str) -> float:
     return value / 100
 
 
-def _sides(args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
+def _sides(args: argparse.Namespace, goodput: Goodput | None) -> tuple[list[str], list[list[str]]]:
     """Return the runs of base, and of each side that is compared with it."""
     given = [[name for name in text.split(",") if name] for text in args.runs]
     base, new = [one for text in args.base for one in text.split(",") if one], args.new
@@ -90,7 +94,7 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         if base or len(given) + bool(new) != 1:
             raise SetupError("--against needs one side, NEW", "write llmload compare NEW --against last")
         side = given[0] if given else new
-        return choose(args.against, Path(args.archive), side), [side]
+        return choose(args.against, Path(args.archive), side, goodput), [side]
     if base:
         sides = [*given, *([[one for text in new for one in text.split(",") if one]] if new else [])]
     elif given and new:

@@ -6,18 +6,20 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmload.cli.baseline import value_of
+from llmload.cli.baseline import limits_of, value_of
 from llmload.errors import EXIT_OK, RecordError, SetupError
-from llmload.metrics.evidence import Key
+from llmload.metrics.evidence import GOODPUTS, Key
 from llmload.reports.history import render, render_page
 from llmload.sinks.archive import entries, read_summary
 
 SHOWN: tuple[Key, ...] = (
     ("ttft_s", "p50"), ("ttft_s", "p95"), ("itl_s", "p50"), ("itl_s", "p99"), ("tpot_s", "p50"), ("e2e_s", "p50"),
     ("e2e_s", "p95"), ("output_tps", "p50"), ("request_throughput", ""), ("output_throughput", ""), ("error_rate", ""),
+    ("goodput", ""), ("goodput_rate", ""),
 )  # fmt: skip
 
 
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _history(folder: Path, scenario: str | None) -> dict[str, Any]:
-    """Return `runs` and, of the valid ones, `metrics` with a value a run."""
+    """Return `runs`, of the valid ones `metrics` with a value a run, and the limits of the newest with a `goodput`."""
     found, skipped = [], 0
     for path in entries(folder):
         summary = read_summary(path)
@@ -63,21 +65,27 @@ def _history(folder: Path, scenario: str | None) -> dict[str, Any]:
         print(f"llmload history: {skipped} runs have no summary.json of this version, skipped", file=sys.stderr)
     if not found:
         raise RecordError(f"{folder} has no run to show", "leave --scenario out, or archive a run")
-    values = [{key: value_of(summary, key) for key in SHOWN} for _, summary in found]
+    summaries = [summary for _, summary in found]
+    limits = next(filter(None, map(limits_of, reversed(summaries))), None)
     return {
         "runs": [_run(path, summary) for path, summary in found],
         "metrics": [
             {
                 "metric": key[0],
                 "statistic": key[1] or None,
-                "values": [
-                    one[key] if summary["run"]["valid"] else None
-                    for one, (_, summary) in zip(values, found, strict=True)
-                ],
+                "values": [_value(summary, key, limits) for summary in summaries],
             }
             for key in SHOWN
         ],
+        "goodput": limits,
     }
+
+
+def _value(summary: dict[str, Any], key: Key, limits: Mapping[str, float] | None) -> float | None:
+    """Return the value of a valid run; a goodput by other limits than those of the newest run is none of this line."""
+    if not summary["run"]["valid"] or (key[0] in GOODPUTS and limits_of(summary) != limits):
+        return None
+    return value_of(summary, key)
 
 
 def _run(path: Path, summary: dict[str, Any]) -> dict[str, Any]:

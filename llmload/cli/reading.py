@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from llmload.metrics.comparison import Facts
+from llmload.metrics.goodput import Goodput
 from llmload.sinks.archive import read_facts
 from llmload.sinks.record import COMPLETIONS_FILE, find_run
 
@@ -23,10 +24,11 @@ class Reader:
 
     Args:
         scenario, step: only what has this scenario, this step.
+        goodput: limits that every completion is judged by; None: those of its run.
     """
 
-    def __init__(self, *, scenario: str | None = None, step: str | None = None) -> None:
-        self._scenario, self._step = scenario, step
+    def __init__(self, *, scenario: str | None = None, step: str | None = None, goodput: Goodput | None = None) -> None:
+        self._scenario, self._step, self._goodput = scenario, step, goodput
         columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self._progress = Progress(
             *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
@@ -60,6 +62,7 @@ class Reader:
             problems,
             scenario=self._scenario,
             step=self._step,
+            goodput=self._goodput,
             progress=lambda done: self._progress.update(task, completed=done),
         )
         self._progress.remove_task(task)

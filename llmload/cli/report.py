@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from llmload.cli.progress import progress_of
-from llmload.errors import EXIT_INVALID, EXIT_MISSED, EXIT_OK, RecordError, SetupError
+from llmload.errors import EXIT_INVALID, EXIT_MISSED, EXIT_OK, RecordError
 from llmload.metrics.details import Details
 from llmload.metrics.findings import findings
-from llmload.metrics.goodput import marked, parse_goodput
+from llmload.metrics.goodput import marked, parse_goodput, wanted_goodput
 from llmload.metrics.objectives import missed, parse_objectives
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
@@ -104,8 +104,7 @@ def _asked(args: argparse.Namespace) -> dict[str, Any]:
         parse_objectives(texts)
         asked["slo"] = texts
     if args.goodput is not None:
-        if parse_goodput(args.goodput) is None:
-            raise SetupError("--goodput is empty", "give e.g. 'ttft:500 e2e:5000', or leave it out")
+        wanted_goodput(args.goodput)
         asked["goodput"] = args.goodput
     return asked
 

@@ -28,6 +28,8 @@ class Columns:
         """Places in `OUTCOMES`."""
         self.measured = array("b")
         """0 for what started in the warm-up or while a step settled."""
+        self.good = array("b")
+        """1 for what met every limit of --goodput."""
         self.values = {name: array("d") for name in FIELDS}
         """Not a number where the metric is missing."""
         self.gap_counts = array("q")
@@ -53,5 +55,6 @@ class Columns:
         self.ended_ns.append(started_ns + round(last_s * 1e9))
         self.outcomes.append(outcome)
         self.measured.append(is_measured(row.get("step")))
+        self.good.append(bool(row.get("good")))
         for name, column in self.values.items():
             column.append(row.get(name, MISSING))

@@ -19,7 +19,8 @@ import numpy as np
 from llmload.metrics.bootstrap import Estimate, as_shared, bounds
 from llmload.metrics.definitions import BY_NAME, METRICS, Metric
 from llmload.metrics.differences import differences
-from llmload.metrics.evidence import RATES, SHARES, STATISTICS, Evidence, Key
+from llmload.metrics.evidence import GOODPUTS, RATES, SHARES, STATISTICS, Evidence, Key
+from llmload.metrics.goodput import limits_text
 from llmload.metrics.quantiles import t_quantile
 from llmload.metrics.series import Floats
 
@@ -32,7 +33,7 @@ Verdict = Literal["better", "worse", "differs", "no difference shown", "not comp
 NEUTRAL = {"input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "burst_share"}
 KEYS: tuple[Key, ...] = (
     *((row.name, statistic) for row in METRICS if row.scope == "request" for statistic in STATISTICS),
-    *((name, "") for name in (*RATES, *SHARES)),
+    *((name, "") for name in dict.fromkeys((*RATES, *SHARES, *GOODPUTS))),
 )
 
 
@@ -92,6 +93,8 @@ def _row(key: Key, base: Sequence[Facts], new: Sequence[Facts], confidence: floa
         "base": None, "new": None, "delta": None, "relative": None,
     }  # fmt: skip
     sides = [_estimates(key, side) for side in (base, new)]
+    if metric.name in GOODPUTS and (why := _other_limits((*base, *new))):
+        sides = [why, why]
     for name, side in zip(("base", "new"), sides, strict=True):
         if not isinstance(side, str):
             row[name] = _side(side, metric, confidence)
@@ -116,6 +119,16 @@ def _estimates(key: Key, side: Sequence[Facts]) -> list[Estimate] | str:
             return f"{one.name} has {estimate}"
         found.append(estimate)
     return found
+
+
+def _other_limits(runs: Sequence[Facts]) -> str | None:
+    """Return why goodputs cannot be compared: what was good in one run was not in another."""
+    limits = [(one.name, (one.summary["goodput"] or {}).get("objectives")) for one in runs]
+    first, other = limits[0], next((one for one in limits if one[1] != limits[0][1]), None)
+    if other is None:
+        return None
+    shown = [f"{name} {limits_text(its) if its else 'none'}" for name, its in (first, other)]
+    return f"limits differ ({', '.join(shown)}): judge both by the same with --goodput"
 
 
 def shared(side: Sequence[Estimate], runs: Sequence[Estimate]) -> list[Estimate]:

@@ -7,6 +7,7 @@ completions: 35 to 140 kB a run, by how many metrics have samples.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,13 @@ from llmload.metrics.series import Series
 SCHEMA = "llmload.evidence/1"
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 RATES = ("request_throughput", "output_throughput", "total_throughput")
-SHARES = ("error_rate", "success_rate")
+SHARES = ("error_rate", "success_rate", "goodput")
+GOODPUTS = ("goodput", "goodput_rate")
+"""Missing where no limits were set."""
 SLICES = 128
 """Parts of the window for the doubt about a rate."""
 
+Flags = NDArray[np.bool_]
 Key = tuple[str, str]
 """Metric and statistic; the statistic of a number of the whole run is ""."""
 
@@ -89,6 +93,7 @@ class EvidenceOf:
             "ended_ns": np.array(columns.ended_ns, dtype=np.int64),
             "outcomes": np.array(columns.outcomes, dtype=np.int8),
             "measured": np.array(columns.measured, dtype=bool),
+            "good": np.array(columns.good, dtype=bool),
             **{name: np.array(column, dtype=np.float64) for name, column in columns.values.items()},
         }
         self._parts.append(part)
@@ -101,7 +106,8 @@ class EvidenceOf:
         """Return the evidence.
 
         Args:
-            summary: of the same run; its throughput says over which window rates are.
+            summary: of the same run; its throughput says over which window rates are, its goodput how many requests
+                were started.
         """
         found: dict[Key, Estimate | str] = {}
         counts: dict[str, int] = {}
@@ -112,6 +118,8 @@ class EvidenceOf:
                 found |= {(name, statistic): _estimate(samples, statistic) for statistic in STATISTICS}
         found |= dict(_rates(table, summary["throughput"]))
         found |= dict(_shares(table))
+        if summary["goodput"] is not None:
+            found |= _goodput(table, summary["throughput"]["window"], summary["goodput"])
         return Evidence(found, counts)
 
     def _table(self) -> dict[str, NDArray[Any]]:
@@ -152,23 +160,55 @@ def _rates(table: Mapping[str, NDArray[Any]], throughput: Mapping[str, Any]) -> 
     window = throughput.get("window")
     if window is None:
         return
-    ended_s = table["ended_ns"] / 1e9
-    inside = (table["outcomes"] == 0) & (ended_s >= window["from"]) & (ended_s < window["to"])
-    at = ((ended_s[inside] - window["from"]) / window["seconds"] * SLICES).astype(np.int64).clip(0, SLICES - 1)
-    output, prompt = (np.nan_to_num(table[name][inside]) for name in ("output_tokens", "input_tokens"))
-    weights = dict(zip(RATES, (np.ones(len(at)), output, output + prompt), strict=True))
+    output, prompt = (np.nan_to_num(table[name]) for name in ("output_tokens", "input_tokens"))
+    weights = dict(zip(RATES, (np.ones(len(output)), output, output + prompt), strict=True))
     for name in RATES:
         value = throughput.get(name)
         if value:
-            part = np.bincount(at, weights=weights[name], minlength=SLICES)
-            found = _estimate(Series(part * SLICES / window["seconds"]), "mean")
-            yield (name, ""), found if isinstance(found, str) else scaled(found, value, n=len(at))
+            yield (name, ""), _rate(table, window, table["outcomes"] == 0, weights[name], value)
+
+
+def _rate(
+    table: Mapping[str, NDArray[Any]], window: Mapping[str, Any], use: Flags, weights: NDArray[Any], value: float
+) -> Estimate | str:
+    """Return a rate of the window with the doubt about its parts."""
+    ended_s = table["ended_ns"] / 1e9
+    # of a whole run the last end is the window's own; floats of such large numbers are 0.2 us apart
+    inside = use & (ended_s >= window["from"] - 1e-6) & (ended_s < window["to"] + 1e-6)
+    at = ((ended_s[inside] - window["from"]) / window["seconds"] * SLICES).astype(np.int64).clip(0, SLICES - 1)
+    part = np.bincount(at, weights=weights[inside], minlength=SLICES)
+    found = _estimate(Series(part * SLICES / window["seconds"]), "mean")
+    return found if isinstance(found, str) else scaled(found, value, n=len(at))
 
 
 def _shares(table: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Key, Estimate | str]]:
     answered = table["outcomes"][(table["outcomes"] != 2) & table["measured"]]
-    for name, place in zip(SHARES, (1, 0), strict=True):
-        try:
-            yield (name, ""), share(Series((answered == place).astype(np.float64)))
-        except TooFew as error:
-            yield (name, ""), str(error)
+    for name, place in (("error_rate", 1), ("success_rate", 0)):
+        yield (name, ""), _share(answered == place)
+
+
+def _share(flags: Flags) -> Estimate | str:
+    try:
+        return share(Series(flags.astype(np.float64)))
+    except TooFew as error:
+        return str(error)
+
+
+def _goodput(
+    table: Mapping[str, NDArray[Any]], window: Mapping[str, Any] | None, goodput: Mapping[str, Any]
+) -> dict[Key, Estimate | str]:
+    """Return share and rate of good completions.
+
+    What was started and never ended is not good. A rate of 0 has the doubt of the share of 0.
+    """
+    ended = table["good"][table["measured"]]
+    started = np.concatenate([ended, np.zeros(max(goodput["started"] - len(ended), 0), dtype=bool)])
+    found = {("goodput", ""): _share(started)}
+    if window is not None and goodput["rate"] is not None:
+        rate = found["goodput", ""]
+        if goodput["rate"]:
+            rate = _rate(table, window, table["good"], np.ones(len(table["good"])), goodput["rate"])
+        elif not isinstance(rate, str):
+            rate = replace(rate, value=0.0, grid=rate.grid * (len(started) / window["seconds"]))
+        found["goodput_rate", ""] = rate
+    return found

@@ -74,6 +74,27 @@ def parse_goodput(text: str | None, *, where: str = "--goodput") -> Goodput | No
     return Goodput(" ".join(text.split()), limits)
 
 
+def wanted_goodput(text: str | None) -> Goodput | None:
+    """Return the objectives of an option that judges a record anew, None where it was not given.
+
+    Raises:
+        SetupError: the text is empty, or `parse_goodput` refuses it.
+    """
+    goodput = parse_goodput(text)
+    if text is not None and goodput is None:
+        raise SetupError("--goodput is empty", "give e.g. 'ttft:500 e2e:5000', or leave it out")
+    return goodput
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """Return limits by metric, in seconds, in the form that is read.
+
+    >>> limits_text({"ttft_s": 0.5, "e2e_s": 5.0})
+    'ttft:500 e2e:5000'
+    """
+    return " ".join(f"{name.removesuffix('_s')}:{limit * 1e3:.10g}" for name, limit in limits.items())
+
+
 def marked(completions: Iterable[Completion], goodput: Goodput | None) -> Iterator[Completion]:
     """Yield completions judged by other objectives than they were recorded with."""
     for completion in completions:

@@ -16,7 +16,7 @@ from llmload.config import nearest
 from llmload.errors import SetupError
 from llmload.metrics.comparison import KEYS, NEUTRAL
 from llmload.metrics.definitions import BY_NAME
-from llmload.metrics.evidence import STATISTICS, Key
+from llmload.metrics.evidence import GOODPUTS, STATISTICS, Key
 
 EXAMPLE = "write e.g. 'ttft p95 worse by 10%'"
 _SHORT = {name.removesuffix("_s"): name for name, _ in KEYS}
@@ -49,7 +49,8 @@ class Rule:
         metric, rows = self.key[0], comparison["rows"]
         row = next((one for one in rows if (one["metric"], one["statistic"] or "") == self.key), None)
         if row is None:
-            return self._said("not judged", "neither side has it")
+            hint = ": give --goodput" if metric in GOODPUTS else ""
+            return self._said("not judged", f"neither side has it{hint}")
         change = row["delta"] if self.absolute else row["relative"]
         if row["verdict"] == "not comparable" or change is None:
             return self._said("not judged", row["why"] or "base is 0, so that there is no share of it")

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from llmload.metrics.definitions import BY_NAME
+from llmload.metrics.goodput import limits_text
 from llmload.metrics.trend import MIN_RUNS, trend
 from llmload.reports.comparison import value_text
 from llmload.reports.comparison_page import page
@@ -25,7 +26,8 @@ def render(history: Mapping[str, Any]) -> str:
 
     Args:
         history: `runs`, each with `id`, `started_at`, `ok`, `failed`, `valid`, and `metrics`, each with `metric`,
-            `statistic` and `values` (one a run, None where there is none).
+            `statistic` and `values` (one a run, None where there is none), and `goodput`, the limits that those of
+            goodput are by.
     """
     lines = [f"{'run':<24} {'started (UTC)':<20} {'ok':>9} {'failed':>8}  valid"]
     for run in history["runs"]:
@@ -34,8 +36,17 @@ def render(history: Mapping[str, Any]) -> str:
         lines.append(f"{_plain(run['id'])[:24]:<24} {started:<20} {run['ok']:>9,} {run['failed']:>8,}  {valid}")
     lines += ["", f"{'':<18} {'first':>13} {'last':>13}  {'trend':<18} oldest to newest, valid runs"]
     lines += [_line(row) for row in history["metrics"] if _known(row)]
-    lines += ["", f"trend: Mann-Kendall, 95 %; {MIN_RUNS} runs or more are needed to show one"]
+    lines += ["", *notes(history)]
     return "\n".join(lines)
+
+
+def notes(history: Mapping[str, Any]) -> list[str]:
+    """Return what has to be said of the lines."""
+    said = [f"trend: Mann-Kendall, 95 %; {MIN_RUNS} runs or more are needed to show one"]
+    if history["goodput"]:
+        limits = limits_text(history["goodput"])
+        said.append(f"goodput: by the limits of the newest run that has any, {limits}; runs with others leave a gap")
+    return said
 
 
 def _known(row: Mapping[str, Any]) -> list[float]:

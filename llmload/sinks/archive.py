@@ -16,6 +16,7 @@ from typing import Any
 from llmload.errors import RecordError, SetupError
 from llmload.metrics.comparison import Facts
 from llmload.metrics.evidence import Evidence, EvidenceOf
+from llmload.metrics.goodput import Goodput, marked, parse_goodput
 from llmload.metrics.summary import SCHEMA, summarise
 from llmload.metrics.tally import Tallies
 from llmload.records import Completion
@@ -33,6 +34,7 @@ def read_facts(
     *,
     scenario: str | None = None,
     step: str | None = None,
+    goodput: Goodput | None = None,
     progress: Progress = lambda _: None,
 ) -> Facts:
     """Return what a comparison needs of a run directory or an entry of an archive.
@@ -43,6 +45,7 @@ def read_facts(
         path: the directory.
         problems: gets a sentence for each line that cannot be used.
         scenario, step: only what has this scenario, this step (in all its rounds).
+        goodput: limits that each completion is judged by, instead of those of the run.
         progress: told how many bytes of completions have been read.
 
     Raises:
@@ -50,17 +53,22 @@ def read_facts(
     """
     about, completions, _ = read_run(path)
     part = scenario is not None or step is not None
+    anew = goodput is not None and goodput.limits != _limits(about)
+    if anew and goodput is not None:
+        about = {**about, "settings": {**(about.get("settings") or {}), "goodput": goodput.text}}
     if (path / COMPLETIONS_FILE).is_file():
-        summary = None if part else read_summary(path)
+        summary = None if part or anew else read_summary(path)
         if summary is None:
             mine = (one for one in completions if _is_part(one.scenario, one.step, scenario, step))
-            summary = _summarise(path, mine, about)
-        collected = EvidenceOf()
-        for columns in scan(path, problems, wanted=_filter(scenario, step) if part else None, progress=progress):
+            summary = _summarise(path, marked(mine, goodput) if anew else mine, _alone(about) if part else about)
+        collected, wanted = EvidenceOf(), _filter(scenario, step) if part else None
+        for columns in scan(path, problems, wanted=wanted, goodput=goodput if anew else None, progress=progress):
             collected.add(columns)
         evidence = collected.evidence(summary)
     elif part:
         raise RecordError(f"{path} has no completions to choose from", "archive it with --archive-records")
+    elif anew:
+        raise RecordError(f"{path} has no completions to judge by --goodput", "archive it with --archive-records")
     else:
         evidence, found = _read_evidence(path), read_summary(path)
         if found is None:
@@ -70,6 +78,17 @@ def read_facts(
         what = " of what was asked for" if part else ""
         raise RecordError(f"{path} has no completion{what} that ended ok", "compare a run that measured something")
     return Facts(str(about.get("id") or path.name), about, summary, evidence)
+
+
+def _limits(about: Mapping[str, Any]) -> Mapping[str, float] | None:
+    own = parse_goodput((about.get("settings") or {}).get("goodput"))
+    return own.limits if own else None
+
+
+def _alone(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run.json without what it counts of the whole run: of a part of it the completions are all there is."""
+    phases = [{**one, "started": None} for one in about.get("phases") or ()]
+    return {**about, "started": None, "phases": phases}
 
 
 def _is_part(its_scenario: str, its_step: str | None, scenario: str | None, step: str | None) -> bool:

@@ -13,6 +13,7 @@ import orjson
 
 from llmload.errors import RecordError
 from llmload.metrics.columns import Columns
+from llmload.metrics.goodput import Goodput
 from llmload.sinks.record import COMPLETIONS_FILE
 
 CHUNK = 10_000
@@ -26,6 +27,7 @@ def scan(
     problems: list[str],
     *,
     wanted: Wanted | None = None,
+    goodput: Goodput | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Columns]:
     """Yield the completions of a run directory, `CHUNK` at a time.
@@ -34,6 +36,7 @@ def scan(
         path: the run directory.
         problems: gets a sentence for each line that cannot be used, at most ten.
         wanted: says of a completion, as the record has it, whether it counts; None: all do.
+        goodput: judges each completion instead of what the record says; None: it does not.
         progress: told how many bytes have been read so far, after each chunk.
 
     Raises:
@@ -46,7 +49,7 @@ def scan(
                 done += len(line)
                 row = _row(line, number, where, problems)
                 if row is not None and (wanted is None or wanted(row)):
-                    _add(columns, row, f"{where} line {number}")
+                    _add(columns, row, goodput, f"{where} line {number}")
                 if len(columns) == CHUNK:
                     yield columns
                     progress(done)
@@ -72,8 +75,10 @@ def _row(line: bytes, number: int, where: Path, problems: list[str]) -> dict[str
     return row
 
 
-def _add(columns: Columns, row: dict[str, Any], where: str) -> None:
+def _add(columns: Columns, row: dict[str, Any], goodput: Goodput | None, where: str) -> None:
     try:
+        if goodput is not None:
+            row["good"] = goodput.good(row["outcome"], row)
         columns.add(row)
     except KeyError as error:
         raise RecordError(f"{where}: not a completion, {error.args[0]} missing") from error
