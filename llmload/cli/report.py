@@ -21,6 +21,7 @@ from llmload.metrics.details import Details
 from llmload.metrics.findings import findings
 from llmload.metrics.goodput import marked, parse_goodput, wanted_goodput
 from llmload.metrics.objectives import missed, parse_objectives
+from llmload.metrics.served import Served
 from llmload.metrics.summary import summarise
 from llmload.metrics.tally import Tallies
 from llmload.records import Completion
@@ -79,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"llmload report: {path} (the newest)", file=sys.stderr)
     out = _folder(args.out) if args.out else path
     with _completion_table(out if args.csv else None) as table:
-        info, summary, details, problems = read_all(path, asked, [table.add] if table else [])
+        served = Served()
+        consumers = [*([table.add] if table else []), *([served.add] if args.format == "vllm" else [])]
+        info, summary, details, problems = read_all(path, asked, consumers)
+        details.served = served
     if args.html:
         details.processes = read_processes(path)
     # of a run that broke off the last line may be half: it is not valid anyway, and nothing else is wrong with it

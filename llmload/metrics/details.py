@@ -16,6 +16,7 @@ from llmload.metrics.grid import BINS, COLUMNS, Counts, Grid, bin_of, bins_of
 from llmload.metrics.notable import Notable, notable
 from llmload.metrics.processes import Processes
 from llmload.metrics.seconds import arrivals, ended_unix_ns
+from llmload.metrics.served import Served
 from llmload.metrics.steps import is_measured
 from llmload.records import Completion
 
@@ -66,6 +67,8 @@ class Details:
         """First start of a request of each step, unix ns."""
         self.processes = Processes()
         """What was seen of the processes: empty until somebody who has read it puts it here."""
+        self.served = Served()
+        """What only vLLM's words need: empty until somebody who has counted it puts it here."""
         self._slowest: list[tuple[float, str, Notable]] = []
         self._gaps: dict[bool, list[tuple[int, tuple[int, ...]]]] = {True: [], False: []}
         self._waiting = 0
