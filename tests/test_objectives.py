@@ -103,6 +103,14 @@ def test_many_stand_in_one_text_and_in_many() -> None:
         ("success_rate > 100%", "1", "no run can meet this limit"),
         ("goodput >= 0", "0", "every run meets this limit"),
         ("error_rate <= 100%", "1", "every run meets this limit"),
+        ("p95(ttft) > 0ms", "0", "every run meets this limit: give one that can be missed"),
+        ("p95(ttft) <= 0ms", "0", "no run can meet this limit: give one between the possible values"),
+        ("mean(output_tps) > 0", "0", "every run meets this limit"),
+        ("chat: min(output_tokens) <= 0", "0", "no run can meet this limit"),
+        ("n(ttft) < 1", "1", "no run can meet this limit"),
+        ("n(ttft) <= 0", "0", "no run can meet this limit"),
+        ("requests < 1", "1", "no run can meet this limit"),
+        ("requests >= 0", "0", "every run meets this limit"),
         ("p95(ttft) < 800ms, error_rate < 1%", ",", "',' is too much: put ; between objectives"),
         ("p95(ttft) < 800ms error_rate < 1%", "e", "'e' is too much: put ; between objectives"),
         ("p95(ttft) < 800ms and", "", "an objective is missing beside 'and'"),
@@ -139,6 +147,16 @@ def test_a_long_text_is_shown_around_the_place() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["mean(pool_wait) > 0ms", "p50(cached_tokens) > 0", "error_rate > 0%", "error_rate <= 0%", "n(ttft) > 0",
+     "n(ttft) <= 1", "requests <= 1", "goodput > 0%", "output_throughput > 0", "max(burst_share) <= 0%"],
+)  # fmt: skip
+def test_what_some_runs_meet_and_others_do_not_is_a_limit(text: str) -> None:
+    """Waits, shares and cached tokens can be 0, and a run can have one sample."""
+    assert [one.text for one in parse_objectives([text])] == [text]
+
+
+@pytest.mark.parametrize(
     ("texts", "contradict"),
     [
         (["p95(ttft) < 1s", "p95(ttft) > 2s"], True),
@@ -152,6 +170,10 @@ def test_a_long_text_is_shown_around_the_place() -> None:
         (["chat: p95(ttft) < 1s; p95(ttft) > 2s"], False),
         (["p95(ttft) < 1s; p95(ttft) < 2s; p95(ttft) < 1s"], False),
         (["n(ttft) > 100; max(ttft) < 2s"], False),
+        (["error_rate < 1%; success_rate < 99%"], True),
+        (["error_rate <= 1%; success_rate <= 99%"], False),
+        (["success_rate > 99%; error_rate >= 1%"], True),
+        (["chat: error_rate < 1%; success_rate < 99%"], False),
     ],
 )
 def test_limits_that_contradict_are_refused(texts: list[str], contradict: bool) -> None:

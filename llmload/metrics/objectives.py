@@ -15,13 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from itertools import product
 from typing import Any, NoReturn
 
 from llmload.config import nearest
 from llmload.errors import SetupError
 from llmload.metrics.definitions import REQUEST_METRICS
-from llmload.metrics.objective import UNITS, Objective, Scope, Section, percentile_of
+from llmload.metrics.objective import UNITS, Objective, Scope, Section
+from llmload.metrics.sense import contradiction, pointless
 
 STATISTICS = ("mean", "min", "max", "p50", "p90", "p95", "p99", "n")
 """Beside these, any percentile: `p99.9`."""
@@ -65,7 +65,8 @@ def parse_objectives(texts: Iterable[str], *, where: str = "--slo") -> tuple[Obj
         if not read:
             raise SetupError(f"{where} is empty, a gate that checks nothing", f"{EXAMPLE}, or leave it out")
         found |= dict.fromkeys(read)
-    _refuse_contradictions(tuple(found), where)
+    if both := contradiction(found):
+        raise SetupError(f"{where}: {both[0].text!r} and {both[1].text!r} contradict each other", "change one of them")
     return tuple(found)
 
 
@@ -186,7 +187,8 @@ def _read_objective(reader: _Reader, scope: Scope) -> Objective:
     limit = _limit(reader, metric, statistic, number, unit, at)
     if reader.at < reader.end:
         reader.fail(f"{reader.text[reader.at]!r} is too much", "put ; between objectives")
-    _refuse_empty_words(reader, metric, statistic, op, limit, at)
+    if wrong := pointless(metric, statistic, op, limit):
+        reader.fail(*wrong, at=at)
     said = " ".join(reader.text[begin : reader.end].split())
     return Objective(f"{scope}: {said}" if scope else said, scope, metric, statistic, op, limit)
 
@@ -255,41 +257,6 @@ def _limit(reader: _Reader, metric: str, statistic: str | None, number: str, uni
     if kind == "share" and value > 1:
         reader.fail(f"{number}% is more than all", "write at most 100%", at=at)
     return float(value)
-
-
-def _refuse_empty_words(reader: _Reader, metric: str, statistic: str | None, op: str, limit: float, at: int) -> None:
-    """Refuse a limit that every run meets or none can: it would be a gate that does not look."""
-    top = 1.0 if UNITS[metric] == "share" and statistic != "n" else float("inf")
-    if (op == "<" and limit <= 0) or (op == ">" and limit >= top):
-        reader.fail("no run can meet this limit", "give one between the possible values", at=at)
-    if (op == ">=" and limit <= 0) or (op == "<=" and limit >= top):
-        reader.fail("every run meets this limit", "give one that can be missed", at=at)
-
-
-def _refuse_contradictions(objectives: tuple[Objective, ...], where: str) -> None:
-    lows = [one for one in objectives if one.op in (">", ">=")]
-    highs = [one for one in objectives if one.op in ("<", "<=")]
-    for low, high in product(lows, highs):
-        if (low.scope, low.metric) != (high.scope, high.metric) or not _at_most(low.statistic, high.statistic):
-            continue
-        touching = low.limit == high.limit and not (low.op == ">=" and high.op == "<=")
-        if low.limit > high.limit or touching:
-            raise SetupError(f"{where}: {low.text!r} and {high.text!r} contradict each other", "change one of them")
-
-
-def _at_most(low: str | None, high: str | None) -> bool:
-    """Whether the first statistic of the same samples can never be above the second."""
-    if low == high:
-        return True
-    if low is None or high is None or "n" in (low, high):
-        return False
-    if "mean" in (low, high):
-        return low == "min" or high == "max"
-    return _rank(low) <= _rank(high)
-
-
-def _rank(statistic: str) -> float:
-    return {"min": 0.0, "max": 100.0}.get(statistic) or percentile_of(statistic) or 0.0
 
 
 def _example(metric: str, statistic: str | None) -> str:
