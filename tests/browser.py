@@ -25,6 +25,8 @@ DRAWN = """() => Object.fromEntries([...document.querySelectorAll(".js-plotly-pl
     },
 ]))"""
 
+PAPER = "getComputedStyle(document.body).backgroundColor"
+
 
 class Browser:
     """One page of one headless Chromium; ends with the `with` block."""
@@ -145,7 +147,8 @@ class Page:
 
         `trouble`: errors of the console and requests to anywhere; `charts`: drawn figures, `drawn`: each with the
         `range` of its x axis and the values of its `lines` that have a path in the picture; `tables` and `headings`:
-        those that are visible; `cells`: texts of the rows of all tables; `wide`: width of the page's content.
+        those that are visible; `cells`: texts of the rows of all tables; `wide`: width of the page's content; `papers`:
+        colours of the page in light, dark and on paper.
         """
         context = self._page.context.browser.new_context(
             java_script_enabled=bool(scripts), viewport={"width": width, "height": 800}
@@ -155,7 +158,7 @@ class Page:
         page.on("pageerror", lambda one: trouble.append(str(one)))
         page.on("request", lambda one: trouble.append(one.url) if one.url.startswith("http") else None)
         page.goto(url)
-        if scripts:
+        if scripts and page.locator("#figures").count():
             page.locator(".js-plotly-plot .main-svg").first.wait_for()
         seen = {
             "trouble": trouble,
@@ -167,9 +170,16 @@ class Page:
             "tables": sum(table.is_visible() for table in page.locator("table").all()),
             "headings": page.locator("h2").all_inner_texts(),
             "wide": page.evaluate("document.documentElement.scrollWidth") if scripts else width,
+            "papers": [page.evaluate(PAPER) for _ in self._media(page)] if scripts else [],
         }
         context.close()
         return seen
+
+    def _media(self, page):
+        """Show the page in light, dark and on paper, one after the other."""
+        for media in ({"color_scheme": "light"}, {"color_scheme": "dark"}, {"media": "print"}):
+            page.emulate_media(**media)
+            yield
 
     def shot(self, path):
         """Save a picture of the whole page."""

@@ -6,12 +6,12 @@ No I/O. First what each arm did by itself, then each arm against the first, in p
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
-from html import escape
+from collections.abc import Mapping
 from typing import Any
 
+from llmload.reports import page
 from llmload.reports.comparison import cells, escape_markdown, text_line, text_rows
-from llmload.reports.comparison_page import page
+from llmload.reports.comparison_page import edge_of, table_of
 from llmload.reports.text import WIDTH
 
 HOW = (
@@ -42,20 +42,13 @@ def render_markdown(result: Mapping[str, Any]) -> str:
 
 def render_page(result: Mapping[str, Any]) -> str:
     """Return the result as a page of HTML."""
-    arms = "".join(f"<li>arm {escape(arm['name'])}: {escape(_arm(arm))}</li>" for arm in result["arms"])
-    return page("llmload A/B", f"<h1>A/B</h1><ul>{arms}</ul>{''.join(_tables(result))}<p>{escape(HOW)}</p>")
-
-
-def _tables(result: Mapping[str, Any]) -> Iterator[str]:
+    sections = []
     for one in result["comparisons"]:
-        yield f'<h2>{escape(_pairs(one))}</h2><div class="wide"><table><tr>'
-        yield "".join(f"<th>{escape(name)}</th>" for name in _head(one)) + "</tr>"
-        for row in one["rows"]:
-            kind = row["verdict"] if row["verdict"] in ("better", "worse") else ""
-            *texts, last = cells(row)
-            yield "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in texts)
-            yield f'<td class="{kind}">{escape(last)}</td></tr>'
-        yield "</table></div>"
+        table = table_of(one["rows"], edge_of(one["rows"]))
+        sections.append({"title": _pairs(one), "sides": _head(one)[1:3], "table": table})
+    return page.render_page(
+        "arms.html", arms=result["arms"], sections=sections, confidence=f"{result['confidence']:.0%}", how=HOW
+    )
 
 
 def _arm(arm: Mapping[str, Any]) -> str:

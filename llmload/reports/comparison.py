@@ -129,12 +129,17 @@ def rule_text(rule: Mapping[str, Any]) -> str:
 def text_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line a row, then why some have no verdict."""
     yield from (text_line((*cells(row)[:-1], row["verdict"])) for row in rows)
-    reasons: dict[str, list[str]] = {}
+    for text in reasons(rows):
+        yield from _wrap("not comparable: ", text)
+
+
+def reasons(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why rows have no verdict, a sentence for each reason that names them."""
+    found: dict[str, list[str]] = {}
     for row in rows:
         if row["why"] is not None:
-            reasons.setdefault(row["why"], []).append(name_of(row))
-    for why, names in reasons.items():
-        yield from _wrap("not comparable: ", f"{', '.join(names)}: {why}")
+            found.setdefault(row["why"], []).append(name_of(row))
+    yield from (f"{', '.join(names)}: {why}" for why, names in found.items())
 
 
 def text_line(texts: Sequence[str]) -> str:

@@ -1,22 +1,21 @@
 """The runs of an archive as text and as a page: a row a run, and a line a metric with its trend.
 
-No I/O. The page's charts are drawings in the file itself: no scripts, nothing from elsewhere.
+No I/O but for the package's own files. The page's charts are drawings in the file itself: no scripts, nothing from
+elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from llmload.metrics.definitions import BY_NAME
 from llmload.metrics.goodput import limits_text
 from llmload.metrics.trend import MIN_RUNS, trend
+from llmload.reports import page
 from llmload.reports.comparison import value_text
-from llmload.reports.comparison_page import page
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDE, HIGH, PAD = 640, 140, 24
 LAST = 40
 """So many runs a sparkline shows; the page shows all."""
 
@@ -86,43 +85,37 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 def render_page(history: Mapping[str, Any]) -> str:
     """Return the history as a page."""
-    charts = "".join(_chart(row, history["runs"]) for row in history["metrics"] if _known(row))
-    rows = "".join(
-        f"<tr><td>{escape(run['id'])}</td><td>{escape((run['started_at'] or '-')[:19])}</td><td>{run['ok']:,}</td>"
-        f"<td>{run['failed']:,}</td><td>{ {True: 'yes', False: 'NO', None: '-'}[run['valid']] }</td></tr>"
-        for run in history["runs"]
-    )
-    return page(
-        "llmload history",
-        f"<h1>llmload history</h1>{charts}<h2>Runs</h2><div class='wide'><table><tr><th>run</th><th>started</th>"
-        f"<th>ok</th><th>failed</th><th>valid</th></tr>{rows}</table></div>"
-        f"<p>Lines are of valid runs. Trend: Mann-Kendall, 95 %, {MIN_RUNS} runs or more.</p>",
+    return page.render_page(
+        "history.html",
+        runs=history["runs"],
+        metrics=[_figure(row, history["runs"]) for row in history["metrics"] if _known(row)],
+        notes=notes(history),
     )
 
 
-def _chart(row: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
-    unit, known = BY_NAME[row["metric"]].unit, _known(row)
-    top = max(known) or 1.0
-    step = (WIDE - 2 * PAD) / max(len(row["values"]) - 1, 1)
-    points = [
-        (PAD + step * at, HIGH - PAD - (HIGH - 2 * PAD) * value / top, value, run["id"])
-        for at, (value, run) in enumerate(zip(row["values"], runs, strict=True))
-        if value is not None
+def _figure(row: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a metric with its drawing: 1000 wide, 100 high, from 0 up; a run without a value is a gap in the line."""
+    unit, known, found = BY_NAME[row["metric"]].unit, _known(row), judged(row)
+    top, step = max(known) or 1.0, 1000 / max(len(row["values"]) - 1, 1)
+    places = [
+        None if value is None else f"{step * at:.1f} {100 * (1 - value / top):.1f}"
+        for at, value in enumerate(row["values"])
     ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in points)
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"><title>{escape(name)}: '
-        f"{escape(value_text(value, unit))}</title></circle>"
-        for x, y, value, name in points
-    )
-    return (
-        f"<h2>{escape(name_of(row))}: {escape(value_text(known[-1], unit))}, {escape(judged(row))}</h2>"
-        f'<svg viewBox="0 0 {WIDE} {HIGH}" style="max-width:100%;width:{WIDE}px" role="img">'
-        f'<path d="M{PAD} {PAD}V{HIGH - PAD}H{WIDE - PAD}" fill="none" stroke="var(--line)"/>'
-        f'<text x="{PAD}" y="{PAD - 8}" font-size="12" fill="currentColor">{escape(value_text(top, unit))}</text>'
-        f'<text x="{PAD}" y="{HIGH - 6}" font-size="12" fill="currentColor">0</text>'
-        f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="2"/>{dots}</svg>'
-    )
+    before = [None, *places[:-1]]
+    return {
+        "name": name_of(row),
+        "trend": found,
+        "tone": {"better": "good", "worse": "bad"}.get(found.rpartition(", ")[2], ""),
+        "first": value_text(known[0], unit),
+        "last": value_text(known[-1], unit),
+        "top": value_text(top, unit),
+        "line": "".join(f"{'L' if was else 'M'}{at}" for was, at in zip(before, places, strict=True) if at),
+        "dots": [
+            (at, value_text(value, unit), run["id"])
+            for at, value, run in zip(places, row["values"], runs, strict=True)
+            if at
+        ],
+    }
 
 
 def _plain(text: str) -> str:
