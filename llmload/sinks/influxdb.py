@@ -120,12 +120,10 @@ class InfluxSink:
     def _work(self, writer: InfluxWriter) -> None:
         queue = self._queue
         while self._writer is writer:
-            if not len(queue):
-                if self._give_up_at is not None:
-                    break
-                self._wake.wait(FLUSH_S)
             if self._give_up_at is None and len(queue) < BATCH_LINES:
                 self._wake.wait(FLUSH_S)
+            elif not len(queue):
+                break
             self._wake.clear()
             if batch := queue.take(BATCH_LINES, BATCH_BYTES, new_first=self._hurry.is_set()):
                 self._deliver(writer, queue, batch)
