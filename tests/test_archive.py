@@ -4,7 +4,8 @@ from random import Random
 
 from bench.madeup import START_NS, completions
 from llmload.metrics.definitions import REQUEST_METRICS
-from llmload.sinks.archive import EVIDENCE_FILE, archive_run
+from llmload.sinks.archive import archive_run
+from llmload.sinks.facts import EVIDENCE_FILE
 from llmload.sinks.record import RunRecord
 
 TIMES = [metric.name for metric in REQUEST_METRICS if metric.unit == "s" and metric.name != "itl_s"]

@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
-from bench.madeup import completions, write
+from bench.madeup import START_NS, completions, write
 from llmload.cli.main import main
+from llmload.metrics.summary import summarise
+from llmload.metrics.tally import Tallies
 from llmload.sinks.archive import archive_run
 
 COMPLETIONS = "completions.jsonl"
@@ -138,6 +141,68 @@ def test_against_the_archive(runs, capsys, tmp_path):
     code, _, err = told(capsys, "compare", new, "--against", "median:6", "--archive", archive)
     assert code == 2
     assert "has 5 valid runs of these scenarios and this model, 6 are needed" in err
+
+
+@pytest.mark.parametrize(
+    ("which", "says", "mark"),
+    [
+        ("best:ttfx p95", "--against best: there is no metric 'ttfx': use one of ttft, ", 0),
+        ("best:ttft", "--against best: ttft needs a statistic: write e.g. ttft p95", 4),
+        ("best:goodput p95", "--against best: goodput is one number of a run, it has no p95: write goodput alone", 8),
+        ("best:ttft p95 worse", "--against best: 'w' is too much: write e.g. 'ttft p95'", 9),
+    ],
+)
+def test_a_wrong_choice_of_base_points_at_the_character(runs, capsys, which, says, mark):
+    """The message names the option that was given, and marks the place in its own text."""
+    code, out, err = told(capsys, "compare", runs["r1"], "--against", which, "--archive", runs["r1"].parent)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.endswith(f"    {which.removeprefix('best:')}\n    {' ' * mark}^\n")
+
+
+def stepped(folder, name, rounds):
+    """Write a sweep over 2 and 6 users in some rounds of 20 s, of which the first 4 s of each step settle."""
+    made, phases, start_s = [], [], START_NS / 1e9
+    for round_ in range(1, rounds + 1):
+        for level in (2, 6):
+            label, at_s = f"{level}#{round_}", start_s
+            for step, seconds in ((f"{label}~settle", 4), (label, 16)):
+                course = {"course": "sweep", "axis": "users", "level": level, "round": round_, "users": level}
+                phases.append({**course, "step": step, "from": at_s, "to": at_s + seconds, "started": 0})
+                at_s += seconds
+            for one in completions(len(phases), n=400, users=level):
+                begun_s = start_s + (one.started_unix_ns - START_NS) / 1e9
+                if begun_s < start_s + 20:
+                    step = phases[-2 if begun_s < start_s + 4 else -1]["step"]
+                    started_ns = one.started_unix_ns + round((start_s - START_NS / 1e9) * 1e9)
+                    made.append(replace(one, id=f"{label}-{one.id}", step=step, started_unix_ns=started_ns))
+            start_s += 20
+    run = write(folder, name, made)
+    about = json.loads((run / "run.json").read_text())
+    about |= {"phases": phases, "steady_from": None, "steady_missing": "the load went in steps"}
+    (run / "run.json").write_text(json.dumps(about))
+    (run / "summary.json").write_text(json.dumps(summarise(Tallies(made), about)))
+    return run, made, phases
+
+
+def test_the_rates_of_a_step_are_of_its_own_time(capsys, tmp_path):
+    """In all its rounds together: what ended in its seconds, over these seconds, also what had begun before."""
+    was, made, phases = stepped(tmp_path, "was", 3)
+    now = stepped(tmp_path, "now", 3)[0]
+    spans = [(one["from"], one["to"]) for one in phases if one["level"] == 6 and "~" not in one["step"]]
+    ends = [one.started_unix_ns / 1e9 + one.closed_s for one in made]
+    ended = sum(any(from_s <= end < to_s for from_s, to_s in spans) for end in ends)
+    code, out, _ = told(capsys, "compare", was, now, "--step", "6", "--json")
+    rows = {(row["metric"], row["statistic"]): row for row in json.loads(out)["comparisons"][0]["rows"]}
+    rate = rows["request_throughput", None]
+    assert code == 0
+    assert rate["base"]["value"] == ended / 48
+    assert rate["base"]["n"] == ended
+    assert rate["verdict"] == "no difference shown"
+    assert rows["e2e_s", "p50"]["base"]["n"] == sum(one.step in ("6#1", "6#2", "6#3") for one in made)
+    steps = json.loads((was / "summary.json").read_text())["sweep"]["steps"]
+    assert steps[1]["level"] == 6
+    assert steps[1]["throughput"]["request_throughput"] == pytest.approx(ended / 48, rel=0.1)  # the middle of rounds
 
 
 def test_history_shows_runs_and_trends(runs, capsys, tmp_path):

@@ -35,6 +35,8 @@ def run_arms(args: argparse.Namespace, confidence: float) -> int:
     shown = json.dumps(result, indent=2, allow_nan=False) if args.json else None
     with contextlib.suppress(BrokenPipeError):
         print(shown or (render_markdown(result) if args.md else render(result)), flush=True)
+    if args.html:
+        print(f"llmload compare: wrote {args.html}", file=sys.stderr)
     return EXIT_OK
 
 

@@ -10,8 +10,9 @@ from llmload.errors import RecordError, SetupError
 from llmload.metrics.definitions import BY_NAME
 from llmload.metrics.evidence import GOODPUTS, Key
 from llmload.metrics.goodput import Goodput
-from llmload.metrics.regression import parse_rule
-from llmload.sinks.archive import entries, read_summary
+from llmload.metrics.regression import parse_key
+from llmload.sinks.archive import entries
+from llmload.sinks.facts import read_summary
 from llmload.sinks.record import find_run
 
 AGAINST_HELP = (
@@ -38,7 +39,7 @@ def choose(which: str, archive: Path, side: Sequence[str], goodput: Goodput | No
     kind, _, detail = which.partition(":")
     if kind not in ("last", "best", "median") or (kind == "last" and detail):
         raise SetupError(f"--against {which!r} is unknown", "use last, best, 'best:ttft p95' or median:5")
-    key = parse_rule(f"{detail} worse").key if kind == "best" and detail else _BEST
+    key = parse_key(detail, "--against best") if kind == "best" and detail else _BEST
     count = _count(detail) if kind == "median" else 1
     fit = _fitting(archive, side)
     if kind == "best":

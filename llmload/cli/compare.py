@@ -22,6 +22,7 @@ from llmload.metrics.goodput import Goodput, wanted_goodput
 from llmload.metrics.regression import Rule, parse_rule
 from llmload.reports.comparison import render, render_markdown
 from llmload.reports.comparison_page import render_page
+from llmload.sinks.facts import Part
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     rules = [parse_rule(text) for text in args.fail_on]
     goodput = wanted_goodput(args.goodput)
     base_paths, sides = _sides(args, goodput)
-    with Reader(scenario=args.scenario, step=args.step, goodput=goodput) as reader:
+    with Reader(Part(args.scenario, args.step, goodput)) as reader:
         base = reader.side(base_paths)
         comparisons = []
         for paths in sides:

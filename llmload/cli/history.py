@@ -14,7 +14,8 @@ from llmload.cli.baseline import limits_of, value_of
 from llmload.errors import EXIT_OK, RecordError, SetupError
 from llmload.metrics.evidence import GOODPUTS, Key
 from llmload.reports.history import render, render_page
-from llmload.sinks.archive import entries, read_summary
+from llmload.sinks.archive import entries
+from llmload.sinks.facts import read_summary
 
 SHOWN: tuple[Key, ...] = (
     ("ttft_s", "p50"), ("ttft_s", "p95"), ("itl_s", "p50"), ("itl_s", "p99"), ("tpot_s", "p50"), ("e2e_s", "p50"),
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
             raise SetupError(f"cannot write {args.html} ({error.strerror})", "name a file that can be made") from error
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(history, indent=2, allow_nan=False) if args.json else render(history), flush=True)
+    if args.html:
+        print(f"llmload history: wrote {args.html}", file=sys.stderr)
     return EXIT_OK
 
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from llmload.metrics.comparison import Facts
-from llmload.metrics.goodput import Goodput
-from llmload.sinks.archive import read_facts
+from llmload.sinks.facts import Part, read_facts
 from llmload.sinks.record import COMPLETIONS_FILE, find_run
 
 LARGE_BYTES = 64 << 20
@@ -23,12 +22,11 @@ class Reader:
     """Reads runs; a context manager, because it draws while it is open.
 
     Args:
-        scenario, step: only what has this scenario, this step.
-        goodput: limits that every completion is judged by; None: those of its run.
+        part: what of each run.
     """
 
-    def __init__(self, *, scenario: str | None = None, step: str | None = None, goodput: Goodput | None = None) -> None:
-        self._scenario, self._step, self._goodput = scenario, step, goodput
+    def __init__(self, part: Part) -> None:
+        self._part = part
         columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self._progress = Progress(
             *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
@@ -60,9 +58,7 @@ class Reader:
         facts = read_facts(
             path,
             problems,
-            scenario=self._scenario,
-            step=self._step,
-            goodput=self._goodput,
+            part=self._part,
             progress=lambda done: self._progress.update(task, completed=done),
         )
         self._progress.remove_task(task)

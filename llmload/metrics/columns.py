@@ -6,7 +6,7 @@ No I/O, no clock. Plain arrays of the standard library, so that whoever reads a 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llmload.metrics.definitions import REQUEST_METRICS
@@ -27,7 +27,7 @@ class Columns:
         self.outcomes = array("b")
         """Places in `OUTCOMES`."""
         self.measured = array("b")
-        """0 for what started in the warm-up or while a step settled."""
+        """0 for what started in the warm-up, while a step settled, or in a step that is not asked for."""
         self.good = array("b")
         """1 for what met every limit of --goodput."""
         self.values = {name: array("d") for name in FIELDS}
@@ -39,8 +39,12 @@ class Columns:
     def __len__(self) -> int:
         return len(self.started_ns)
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any], measured: Callable[[str | None], bool] = is_measured) -> None:
         """Append a completion as `Completion.to_dict` wrote it.
+
+        Args:
+            row: the completion.
+            measured: whether what started in a step counts.
 
         Raises:
             KeyError, TypeError, ValueError, OverflowError: it holds what no completion can.
@@ -54,7 +58,7 @@ class Columns:
         self.started_ns.append(started_ns)
         self.ended_ns.append(started_ns + round(last_s * 1e9))
         self.outcomes.append(outcome)
-        self.measured.append(is_measured(row.get("step")))
+        self.measured.append(measured(row.get("step")))
         self.good.append(bool(row.get("good")))
         for name, column in self.values.items():
             column.append(row.get(name, MISSING))

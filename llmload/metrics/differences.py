@@ -16,7 +16,7 @@ LENGTH_SHARE = 0.02
 REASON_SHARE = 0.05
 """The same for shares of finish reasons, usage sources and repeated prompts, of all answers."""
 
-_PRIVATE = ("api_key", "headers", "run_dir")
+_PRIVATE = ("api_key", "headers", "run_dir", "slo", "strict")
 """Settings that change no number."""
 
 

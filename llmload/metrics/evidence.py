@@ -17,6 +17,7 @@ from llmload.metrics.bootstrap import LEVELS, Estimate, TooFew, estimate, scaled
 from llmload.metrics.columns import FIELDS, Columns
 from llmload.metrics.gaps import Gaps
 from llmload.metrics.series import Series
+from llmload.metrics.stepped import Spans
 
 SCHEMA = "llmload.evidence/1"
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -102,12 +103,13 @@ class EvidenceOf:
         keep = part["measured"]
         self._gaps.add(part["started_ns"][keep], counts[keep], gaps[np.repeat(keep, counts)])
 
-    def evidence(self, summary: Mapping[str, Any]) -> Evidence:
+    def evidence(self, summary: Mapping[str, Any], spans: Spans = ()) -> Evidence:
         """Return the evidence.
 
         Args:
             summary: of the same run; its throughput says over which window rates are, its goodput how many requests
                 were started.
+            spans: the parts of that window that its rates are of; empty: all of it.
         """
         found: dict[Key, Estimate | str] = {}
         counts: dict[str, int] = {}
@@ -116,10 +118,13 @@ class EvidenceOf:
             counts[name] = samples.n if samples is not None else 0
             if samples is not None:
                 found |= {(name, statistic): _estimate(samples, statistic) for statistic in STATISTICS}
-        found |= dict(_rates(table, summary["throughput"]))
+        window = summary["throughput"]["window"]
+        ends = Ends(table, spans or [(window["from"], window["to"])]) if window else None
+        if ends:
+            found |= dict(_rates(ends, summary["throughput"]))
         found |= dict(_shares(table))
         if summary["goodput"] is not None:
-            found |= _goodput(table, summary["throughput"]["window"], summary["goodput"])
+            found |= _goodput(table, ends, summary["goodput"])
         return Evidence(found, counts)
 
     def _table(self) -> dict[str, NDArray[Any]]:
@@ -151,34 +156,43 @@ def _estimate(samples: Any, statistic: str) -> Estimate | str:
         return str(error)
 
 
-def _rates(table: Mapping[str, NDArray[Any]], throughput: Mapping[str, Any]) -> Iterator[tuple[Key, Estimate | str]]:
-    """Yield the rates of the headline window: its values, with the doubt of what ended in each part of it.
+class Ends:
+    """The completions that ended in some spans of time, and how far in these."""
+
+    def __init__(self, table: Mapping[str, NDArray[Any]], spans: Spans) -> None:
+        ended_s = table["ended_ns"] / 1e9
+        self.table = table
+        self.inside = np.zeros(len(ended_s), dtype=bool)
+        self.seconds = 0.0
+        self._at_s = np.zeros(len(ended_s))
+        for start, end in spans:
+            # of a whole run the last end is the window's own; floats of such large numbers are 0.2 us apart
+            here = (ended_s >= start - 1e-6) & (ended_s < end + 1e-6)
+            self._at_s[here] = self.seconds + ended_s[here] - start
+            self.inside |= here
+            self.seconds += end - start
+
+    def rate(self, use: Flags, weights: NDArray[Any], value: float) -> Estimate | str:
+        """Return a rate with the doubt of what ended in each part of the time."""
+        use = use & self.inside
+        at = (self._at_s[use] / self.seconds * SLICES).astype(np.int64).clip(0, SLICES - 1)
+        part = np.bincount(at, weights=weights[use], minlength=SLICES)
+        found = _estimate(Series(part * SLICES / self.seconds), "mean")
+        return found if isinstance(found, str) else scaled(found, value, n=len(at))
+
+
+def _rates(ends: Ends, throughput: Mapping[str, Any]) -> Iterator[tuple[Key, Estimate | str]]:
+    """Yield the rates of the headline window.
 
     Tokens count here when their request ends, in the value when they arrived: over blocks of many requests the doubt
     is the same.
     """
-    window = throughput.get("window")
-    if window is None:
-        return
-    output, prompt = (np.nan_to_num(table[name]) for name in ("output_tokens", "input_tokens"))
+    output, prompt = (np.nan_to_num(ends.table[name]) for name in ("output_tokens", "input_tokens"))
     weights = dict(zip(RATES, (np.ones(len(output)), output, output + prompt), strict=True))
     for name in RATES:
         value = throughput.get(name)
         if value:
-            yield (name, ""), _rate(table, window, table["outcomes"] == 0, weights[name], value)
-
-
-def _rate(
-    table: Mapping[str, NDArray[Any]], window: Mapping[str, Any], use: Flags, weights: NDArray[Any], value: float
-) -> Estimate | str:
-    """Return a rate of the window with the doubt about its parts."""
-    ended_s = table["ended_ns"] / 1e9
-    # of a whole run the last end is the window's own; floats of such large numbers are 0.2 us apart
-    inside = use & (ended_s >= window["from"] - 1e-6) & (ended_s < window["to"] + 1e-6)
-    at = ((ended_s[inside] - window["from"]) / window["seconds"] * SLICES).astype(np.int64).clip(0, SLICES - 1)
-    part = np.bincount(at, weights=weights[inside], minlength=SLICES)
-    found = _estimate(Series(part * SLICES / window["seconds"]), "mean")
-    return found if isinstance(found, str) else scaled(found, value, n=len(at))
+            yield (name, ""), ends.rate(ends.table["outcomes"] == 0, weights[name], value)
 
 
 def _shares(table: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Key, Estimate | str]]:
@@ -195,7 +209,7 @@ def _share(flags: Flags) -> Estimate | str:
 
 
 def _goodput(
-    table: Mapping[str, NDArray[Any]], window: Mapping[str, Any] | None, goodput: Mapping[str, Any]
+    table: Mapping[str, NDArray[Any]], ends: Ends | None, goodput: Mapping[str, Any]
 ) -> dict[Key, Estimate | str]:
     """Return share and rate of good completions.
 
@@ -204,11 +218,11 @@ def _goodput(
     ended = table["good"][table["measured"]]
     started = np.concatenate([ended, np.zeros(max(goodput["started"] - len(ended), 0), dtype=bool)])
     found = {("goodput", ""): _share(started)}
-    if window is not None and goodput["rate"] is not None:
+    if ends is not None and goodput["rate"] is not None:
         rate = found["goodput", ""]
         if goodput["rate"]:
-            rate = _rate(table, window, table["good"], np.ones(len(table["good"])), goodput["rate"])
+            rate = ends.rate(table["good"], np.ones(len(table["good"])), goodput["rate"])
         elif not isinstance(rate, str):
-            rate = replace(rate, value=0.0, grid=rate.grid * (len(started) / window["seconds"]))
+            rate = replace(rate, value=0.0, grid=rate.grid * (len(started) / ends.seconds))
         found["goodput_rate", ""] = rate
     return found

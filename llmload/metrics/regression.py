@@ -75,42 +75,60 @@ def parse_rule(text: str) -> Rule:
     Raises:
         SetupError: it does not parse (the message points at the character), or can never fail.
     """
-    head = _RULE.match(text)
-    if head is None:
-        _fail(text, 0, "a metric is missing", EXAMPLE)
-    place = "inner" if head["inner"] else "metric"
-    name = _metric(text, head[place], head.start(place))
-    statistic = _statistic(text, head, name)
-    limit = _LIMIT.match(text, head.start("rest"))
+    key, at = _read_key(text, "--fail-on", EXAMPLE)
+    limit = _LIMIT.match(text, at)
     assert limit is not None  # every part of it is optional
     if not limit["worse"]:
         _fail(text, limit.end(), "'worse' is missing", EXAMPLE)
     if limit.end() < len(text):
         _fail(text, limit.end(), f"{text[limit.end()]!r} is too much", EXAMPLE)
-    return _rule(text, (name, statistic), limit)
+    return _rule(text, key, limit)
 
 
-def _metric(text: str, word: str, at: int) -> str:
+def parse_key(text: str, where: str) -> Key:
+    """Return the metric and statistic of a text such as `ttft p95`, `p95(ttft)` or `goodput`.
+
+    Raises:
+        SetupError: it does not parse (the message points at the character).
+    """
+    example = "write e.g. 'ttft p95'"
+    key, at = _read_key(text, where, example)
+    if rest := text[at:].strip():
+        _fail(text, text.index(rest, at), f"{rest[0]!r} is too much", example, where)
+    return key
+
+
+def _read_key(text: str, where: str, example: str) -> tuple[Key, int]:
+    """Return what the text begins with, and where the rest begins."""
+    head = _RULE.match(text)
+    if head is None:
+        _fail(text, 0, "a metric is missing", example, where)
+    place = "inner" if head["inner"] else "metric"
+    name = _metric(text, head[place], head.start(place), where)
+    return (name, _statistic(text, head, name, where)), head.start("rest")
+
+
+def _metric(text: str, word: str, at: int, where: str) -> str:
     name = _SHORT.get(word.lower().removesuffix("_s"))
     if name is None:
-        _fail(text, at, f"there is no metric {word!r}", f"use one of {', '.join(nearest(word, _SHORT))}")
+        _fail(text, at, f"there is no metric {word!r}", f"use one of {', '.join(nearest(word, _SHORT))}", where)
     if name in NEUTRAL:
-        _fail(text, at, f"{word} is neither good nor bad", "choose a metric that can be worse")
+        _fail(text, at, f"{word} is neither good nor bad", "choose a metric that can be worse", where)
     return name
 
 
-def _statistic(text: str, head: re.Match[str], name: str) -> str:
+def _statistic(text: str, head: re.Match[str], name: str, where: str) -> str:
     place = "call" if head["inner"] else "statistic"
     word, at = head[place], head.start(place) if head[place] else head.end("metric")
     if (name, "") in KEYS:
         if word:
-            _fail(text, at, f"{name} is one number of a run, it has no {word}", f"write '{name} worse by 5%'")
+            _fail(text, at, f"{name} is one number of a run, it has no {word}", f"write {name} alone", where)
         return ""
     short = name.removesuffix("_s")
     if not word:
-        _fail(text, at, f"{short} needs a statistic", f"write e.g. '{short} p95 worse by 10%'")
+        _fail(text, at, f"{short} needs a statistic", f"write e.g. {short} p95", where)
     if word.lower() not in STATISTICS:
-        _fail(text, at, f"there is no statistic {word!r}", f"use one of {', '.join(nearest(word, STATISTICS))}")
+        _fail(text, at, f"there is no statistic {word!r}", f"use one of {', '.join(nearest(word, STATISTICS))}", where)
     return word.lower()
 
 
@@ -132,6 +150,6 @@ def _rule(text: str, key: Key, limit: re.Match[str]) -> Rule:
     return Rule(said, key, number / 100, absolute=share)
 
 
-def _fail(text: str, at: int, what: str, hint: str) -> NoReturn:
+def _fail(text: str, at: int, what: str, hint: str, where: str = "--fail-on") -> NoReturn:
     shown = "".join(char if char.isprintable() else " " for char in text)
-    raise SetupError(f"--fail-on: {what}", f"{hint}\n    {shown}\n    {' ' * at}^")
+    raise SetupError(f"{where}: {what}", f"{hint}\n    {shown}\n    {' ' * at}^")

@@ -22,6 +22,9 @@ from llmload.metrics.verdict import client_verdict, open_loop_delay_s
 
 WINDOW = "whole seconds of the measured part of the step"
 
+Spans = Sequence[tuple[float, float]]
+"""Parts of time, from and to, unix seconds, in their order."""
+
 
 class Steps:
     """The measured steps of one run.
@@ -65,7 +68,7 @@ class Steps:
         """
         labels = [one["step"] for one in phases]
         tally, ledger = self._tallies.of_steps(labels), step_ledger(self._tallies, self._run, labels)
-        metrics, (rated, good_rate) = summarise_metrics(tally), self._rates(phases)
+        metrics, (rated, good_rate, _) = summarise_metrics(tally), step_rates(self._everything, phases)
         found: dict[str, Any] = {
             "users": phases[0].get("users"),
             "ledger": {**ledger.to_wire(), "in_flight": ledger.in_flight},
@@ -85,21 +88,28 @@ class Steps:
             verdict = with_cut_off(objective, objective.judge(section), tally)
         return bool(verdict["met"])
 
-    def _rates(self, phases: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], float | None]:
-        """Return `throughput` and `window`, and good completions per second."""
-        sums: dict[str, int] = {}
-        spans: list[tuple[int, int]] = []
-        for one in phases:
-            inside = None if one["to"] is None else self._everything.seconds.between(one["from"], one["to"])
-            if inside is not None:
-                columns, first, end = inside
-                spans.append((first, end))
-                sums = {name: sums.get(name, 0) + value for name, value in columns.items()}
-        seconds = sum(end - first for first, end in spans)
-        if not seconds:
-            return {"throughput": rates({}, None), "window": None}, None
-        window = {"from": spans[0][0], "to": spans[-1][1], "seconds": seconds, "definition": WINDOW}
-        return {"throughput": rates(sums, seconds), "window": window}, sums["good"] / seconds
+
+def step_rates(everything: Tally, phases: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], float | None, Spans]:
+    """Return `throughput` and `window` of some phases together, good completions per second, and the spans of time that
+    these are of.
+
+    Args:
+        everything: of all completions, whatever step started them.
+        phases: as run.json has them.
+    """
+    sums: dict[str, int] = {}
+    spans: list[tuple[int, int]] = []
+    for one in phases:
+        inside = None if one["to"] is None else everything.seconds.between(one["from"], one["to"])
+        if inside is not None:
+            columns, first, end = inside
+            spans.append((first, end))
+            sums = {name: sums.get(name, 0) + value for name, value in columns.items()}
+    seconds = sum(end - first for first, end in spans)
+    if not seconds:
+        return {"throughput": rates({}, None), "window": None}, None, ()
+    window = {"from": spans[0][0], "to": spans[-1][1], "seconds": seconds, "definition": WINDOW}
+    return {"throughput": rates(sums, seconds), "window": window}, sums["good"] / seconds, spans
 
 
 def _client(phases: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any], tally: Tally) -> dict[str, Any]:

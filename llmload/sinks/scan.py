@@ -14,6 +14,7 @@ import orjson
 from llmload.errors import RecordError
 from llmload.metrics.columns import Columns
 from llmload.metrics.goodput import Goodput
+from llmload.metrics.steps import is_measured
 from llmload.sinks.record import COMPLETIONS_FILE
 
 CHUNK = 10_000
@@ -27,6 +28,7 @@ def scan(
     problems: list[str],
     *,
     wanted: Wanted | None = None,
+    measured: Callable[[str | None], bool] = is_measured,
     goodput: Goodput | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Columns]:
@@ -36,6 +38,7 @@ def scan(
         path: the run directory.
         problems: gets a sentence for each line that cannot be used, at most ten.
         wanted: says of a completion, as the record has it, whether it counts; None: all do.
+        measured: whether what started in a step counts.
         goodput: judges each completion instead of what the record says; None: it does not.
         progress: told how many bytes have been read so far, after each chunk.
 
@@ -49,7 +52,9 @@ def scan(
                 done += len(line)
                 row = _row(line, number, where, problems)
                 if row is not None and (wanted is None or wanted(row)):
-                    _add(columns, row, goodput, f"{where} line {number}")
+                    if goodput is not None:
+                        row["good"] = goodput.good(row.get("outcome", ""), row)
+                    _add(columns, row, measured, f"{where} line {number}")
                 if len(columns) == CHUNK:
                     yield columns
                     progress(done)
@@ -75,11 +80,9 @@ def _row(line: bytes, number: int, where: Path, problems: list[str]) -> dict[str
     return row
 
 
-def _add(columns: Columns, row: dict[str, Any], goodput: Goodput | None, where: str) -> None:
+def _add(columns: Columns, row: dict[str, Any], measured: Callable[[str | None], bool], where: str) -> None:
     try:
-        if goodput is not None:
-            row["good"] = goodput.good(row["outcome"], row)
-        columns.add(row)
+        columns.add(row, measured)
     except KeyError as error:
         raise RecordError(f"{where}: not a completion, {error.args[0]} missing") from error
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
