@@ -87,7 +87,27 @@ def test_other_limits_are_not_comparable(runs, capsys):
         assert warnings == []
         made = list(completions({"other": 3, "none": 4}[name]))
         assert rows["goodput"]["new"]["value"] == pytest.approx(sum(one.e2e_s <= 0.7 for one in made) / 600)
-        assert rows["goodput_rate"]["new"]["value"] > 0
+        assert main(["report", str(runs[name]), "--goodput", "e2e:700", "--json"]) in (0, 3)
+        goodput = json.loads(capsys.readouterr().out)["goodput"]
+        assert rows["goodput"]["new"]["value"] == pytest.approx(goodput["share"], rel=1e-12)
+        assert rows["goodput_rate"]["new"]["value"] == goodput["rate"] > 0
+
+
+def test_other_limits_without_a_steady_part(runs, capsys, tmp_path):
+    """Judged anew a run without a steady window, with a warm-up, has the goodput that its report has."""
+    made = [replace(one, step="warmup" if at < 100 else None) for at, one in enumerate(completions(11))]
+    run = judged(tmp_path, "warm", made)
+    about = json.loads((run / "run.json").read_text())
+    phase = {"step": "warmup", "started": 100, "from": about["started_at"], "to": about["started_at"] + 7}
+    about |= {"phases": [phase], "steady_from": None, "steady_missing": "it was not"}
+    (run / "run.json").write_text(json.dumps(about))
+    assert main(["report", str(run), "--json", "--out", str(run)]) == 0
+    assert main(["report", str(run), "--goodput", "e2e:700", "--json"]) == 0
+    goodput = json.loads(capsys.readouterr().out)["goodput"]
+    rows, _ = compared(capsys, runs["was"], run, "--goodput", "e2e:700")
+    assert goodput["started"] == rows["goodput"]["new"]["n"] == 500
+    assert rows["goodput"]["new"]["value"] == pytest.approx(goodput["share"], rel=1e-12)
+    assert rows["goodput_rate"]["new"]["value"] == pytest.approx(goodput["rate"], rel=1e-12)
 
 
 def test_a_rule_on_goodput(runs, capsys):

@@ -108,7 +108,7 @@ class EvidenceOf:
 
         Args:
             summary: of the same run; its throughput says over which window rates are, its goodput how many requests
-                were started.
+                were started, and the rate where it is known.
             spans: the parts of that window that its rates are of; empty: all of it.
         """
         found: dict[Key, Estimate | str] = {}
@@ -124,7 +124,10 @@ class EvidenceOf:
             found |= dict(_rates(ends, summary["throughput"]))
         found |= dict(_shares(table))
         if summary["goodput"] is not None:
-            found |= _goodput(table, ends, summary["goodput"])
+            ended = table["good"] & (table["measured"] | (summary["throughput"]["steady"] is not None))
+            rate = summary["goodput"]["rate"]
+            rate = ends.count(ended) / window["seconds"] if rate is None and ends else rate
+            found |= _goodput(table, ends, summary["goodput"]["started"], rate)
         return Evidence(found, counts)
 
     def _table(self) -> dict[str, NDArray[Any]]:
@@ -172,6 +175,10 @@ class Ends:
             self.inside |= here
             self.seconds += end - start
 
+    def count(self, use: Flags) -> int:
+        """Return how many of these ended in the time."""
+        return int((use & self.inside).sum())
+
     def rate(self, use: Flags, weights: NDArray[Any], value: float) -> Estimate | str:
         """Return a rate with the doubt of what ended in each part of the time."""
         use = use & self.inside
@@ -209,20 +216,20 @@ def _share(flags: Flags) -> Estimate | str:
 
 
 def _goodput(
-    table: Mapping[str, NDArray[Any]], ends: Ends | None, goodput: Mapping[str, Any]
+    table: Mapping[str, NDArray[Any]], ends: Ends | None, started: int, rate: float | None
 ) -> dict[Key, Estimate | str]:
     """Return share and rate of good completions.
 
     What was started and never ended is not good. A rate of 0 has the doubt of the share of 0.
     """
     ended = table["good"][table["measured"]]
-    started = np.concatenate([ended, np.zeros(max(goodput["started"] - len(ended), 0), dtype=bool)])
-    found = {("goodput", ""): _share(started)}
-    if ends is not None and goodput["rate"] is not None:
-        rate = found["goodput", ""]
-        if goodput["rate"]:
-            rate = ends.rate(table["good"], np.ones(len(table["good"])), goodput["rate"])
-        elif not isinstance(rate, str):
-            rate = replace(rate, value=0.0, grid=rate.grid * (len(started) / ends.seconds))
-        found["goodput_rate", ""] = rate
+    good = np.concatenate([ended, np.zeros(max(started - len(ended), 0), dtype=bool)])
+    found = {("goodput", ""): _share(good)}
+    if ends is not None and rate is not None:
+        one = found["goodput", ""]
+        if rate:
+            one = ends.rate(table["good"], np.ones(len(table["good"])), rate)
+        elif not isinstance(one, str):
+            one = replace(one, value=0.0, grid=one.grid * (len(good) / ends.seconds))
+        found["goodput_rate", ""] = one
     return found
