@@ -12,6 +12,7 @@ finish() {
     code=$?
     "${compose[@]}" --profile mock down --volumes --timeout 10 >>"$work/down.log" 2>&1 || true
     if [ -n "$engine" ]; then kill "$engine" && wait "$engine" 2>/dev/null || true; fi
+    umount "$work"/exec/netns/* 2>/dev/null || true  # the engine leaves its network namespace mounted
     rm -rf "$work"
     exit "$code"
 }
@@ -46,7 +47,7 @@ base() {  # name of the image, its packages, changes
     rm "$work/base.tar"
 }
 base python:3.11-slim ca-certificates,python3,python3-venv,python3-pip,python-is-python3
-base llmload-influxdb-stand-in:1 influxdb,nginx-light,python3
+base llmload-influxdb-stand-in:1 ca-certificates,influxdb,nginx-light,python3
 
 mkdir "$work/influx"
 chmod 777 "$work/influx"
