@@ -17,9 +17,9 @@ from llmload.metrics.request import measure
 from llmload.records import ChatRequest, Completion, Outcome
 from llmload.redaction import shown_url
 from llmload.stamps import Stamps
-from llmload.stream.sse import Event, OversizedEvent, SseReader
+from llmload.stream.sse import OversizedEvent
 from llmload.surroundings import Surroundings
-from llmload.timeline import Timeline
+from llmload.transcript import Transcript
 from llmload.wire.deadlines import Expired, Watch
 from llmload.wire.exchange import Exchange, Wire, WireError, chunks
 
@@ -113,8 +113,8 @@ class _Attempt:
         self._listener = listener
         self._now_ns = monotonic_ns()
         self._stamps = Stamps(asked_ns=request.intended_ns or self._now_ns)
-        self._timeline = Timeline()
-        self._reader = SseReader()
+        self._transcript = Transcript(around.protocol)
+        self._timeline = self._transcript.timeline
         self._exchange: Exchange | None = None
         self._streamed = request.stream
 
@@ -165,42 +165,36 @@ class _Attempt:
     def _answer(self, exchange: Exchange) -> Failure | None:
         """Read an answer that came in one piece: latency is all that is known of its times."""
         delta = self._around.protocol.read_answer(_body(exchange, ANSWER_BODY_BYTES, whole=True))
-        self._timeline.add(delta, self._stamps.closed_ns or monotonic_ns(), 0)
+        self._timeline.add(delta, self._stamps.closed_ns or monotonic_ns())
         return self._ending(complete=True)
 
     def _stream(self, exchange: Exchange, watch: Watch) -> Failure | None:
         watch.follow(exchange)
+        transcript, timeline = self._transcript, self._timeline
         for pairs in exchange.batches():
-            self._take(self._reader.read(pairs), watch)
-        self._take(self._reader.finish(), watch)
+            transcript.take(pairs)
+            if exchange.eager and timeline.arrivals_ns:
+                exchange.eager = False  # the first token was worth a turn of its own, the others come in batches
+                self._tell_first(timeline.arrivals_ns[0])
+            self._follow(watch)
+        transcript.finish()
+        if exchange.eager and timeline.arrivals_ns:
+            self._tell_first(timeline.arrivals_ns[0])
         return self._ending(complete=True)
 
-    def _take(self, events: list[Event], watch: Watch) -> None:
-        read_event, add = self._around.protocol.read_event, self._timeline.add
-        content_ns = None
-        for name, data, arrival_ns, read, tail in events:
-            delta = read_event(data, name)
-            first = add(delta, arrival_ns, read, tail)
-            if isinstance(delta, str) or delta.is_token:
-                content_ns = arrival_ns
-            if first:
-                self._tell_first(arrival_ns)
-        if events:
-            self._follow(events[-1].arrival_ns, content_ns, watch)
-
-    def _follow(self, last_ns: int, content_ns: int | None, watch: Watch) -> None:
-        """Move the deadline to where the last events have brought the answer; `content_ns`, the last with content."""
-        timeline = self._timeline
+    def _follow(self, watch: Watch) -> None:
+        """Move the deadline to where the last events have brought the answer."""
+        timeline, last_ns = self._timeline, self._transcript.last_ns
+        if last_ns is None:
+            return
         if timeline.done or timeline.error is not None:
             watch.ending(last_ns, DRAIN_S if timeline.usage is None else COUNTED_S)
         elif timeline.finish_reasons:
             watch.ending(last_ns, FINISHED_S)
-        elif content_ns is not None:
-            watch.content(content_ns)
+        elif timeline.arrivals_ns:
+            watch.content(timeline.arrivals_ns[-1])
 
     def _tell_first(self, arrival_ns: int) -> None:
-        if self._exchange is not None:
-            self._exchange.eager = False  # the first token was worth a turn of its own, the others come in batches
         if self._stamps.origin_ns is not None:
             try:
                 self._listener.first_token(self._request, (arrival_ns - self._stamps.origin_ns) / 1e9)
@@ -248,7 +242,7 @@ class _Attempt:
             reused=stamps.reused if stamps.sent_ns else None,
             reconnects=stamps.reconnects,
             malformed_events=timeline.malformed_events,
-            invalid_bytes=self._reader.invalid_bytes,
+            invalid_bytes=self._transcript.invalid_bytes,
             compressed=exchange.compressed if exchange else False,
             received_bytes=exchange.received_bytes if exchange else 0,
             stamps=stamps.source,

@@ -5,6 +5,7 @@ No I/O, no clock, no provider knowledge: stamps and deltas are handed in. All ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, sub
 from typing import NamedTuple
@@ -53,10 +54,8 @@ class Timeline:
     """Collects the deltas of one answer in the order of their arrival.
 
     >>> t = Timeline()
-    >>> t.add(Delta(answer="Hi"), 5, 0)
-    True
-    >>> t.add(Delta(finish_reasons=((0, "stop"),)), 9, 1)
-    False
+    >>> t.add(Delta(answer="Hi"), 5)
+    >>> t.add(Delta(finish_reasons=((0, "stop"),)), 9)
     >>> t.first_token_ns, t.last_token_ns, t.ending(complete=True)
     (5, 5, None)
     """
@@ -78,72 +77,81 @@ class Timeline:
     malformed_events: int = 0
     _answer: list[str] = field(default_factory=list)
     _other: list[str] = field(default_factory=list)
-    _last_read: int = -1
     _understood: bool = False
     _text_after_finish: bool = False
     _finished: set[int] = field(default_factory=set)
     _usage_choice: int | None = None
 
-    def add(self, delta: Delta | str, arrival_ns: int, read: int, tail: bool = False) -> bool:
+    def add(self, delta: Delta | str, arrival_ns: int, tail: bool = False) -> None:
         """Take one delta.
 
         Args:
             delta: what the event added; a text that is not empty stands for `Delta(text)`, at a fraction of its cost.
-            arrival_ns: monotonic arrival of the read that completed the event.
-            read: number of that read; events with the same number share an arrival.
+            arrival_ns: monotonic arrival of the read that completed the event, not before the last one; events with
+                the same arrival shared a read.
             tail: the stream ended inside the event. If it cannot be understood, that is because it was cut:
                 it is not counted as malformed, and the answer's ending shows what is missing.
-
-        Returns:
-            True when this delta held the first token of the answer.
         """
         if isinstance(delta, str):
             self.events += 1
             self._understood = True
-            return self._add_text(delta, arrival_ns, read)
+            self._add_text(delta, arrival_ns)
+            return
         if tail and delta.malformed:
-            return False
+            return
         self.events += 1
         if delta.malformed:
             self.malformed_events += 1
-            return False
+            return
         if delta.done:
             self.done = True
         else:
             self._understood = True
         if delta.error is not None and self.error is None:
             self.error = delta.error
-        first = delta.is_token and self._add_token(delta, arrival_ns, read)
+        if delta.is_token:
+            self._add_token(delta, arrival_ns)
         if delta.finish_reasons:
             self.finish_reasons.update(delta.finish_reasons)
             self._finished.update(choice for choice, _ in delta.finish_reasons)
             self._text_after_finish = False
         if delta.usage is not None:
             self._add_usage(delta.usage, delta.usage_choice)
-        return first
 
-    def _add_text(self, answer: str, arrival_ns: int, read: int) -> bool:
+    def add_texts(self, texts: Sequence[str], arrivals_ns: Sequence[int]) -> None:
+        """Take events that are one text each, none of them empty; does what `add` would do for each of them."""
+        arrivals = self.arrivals_ns
+        if not arrivals or arrivals_ns[0] == arrivals[-1] or len(set(arrivals_ns)) < len(arrivals_ns):
+            for text, arrival_ns in zip(texts, arrivals_ns, strict=True):
+                self.add(text, arrival_ns)
+            return
+        self.events += len(texts)
+        self._understood = self._text_after_finish = True
+        arrivals += arrivals_ns
+        self.events_per_read += [1] * len(texts)
+        self._answer += texts
+        if self.first_answer_ns is None:
+            self.first_answer_ns = arrivals_ns[0]
+
+    def _add_text(self, answer: str, arrival_ns: int) -> None:
         """Take a token event: this text of the answer, empty where the token is of another kind."""
-        first = not self.arrivals_ns
-        if read == self._last_read:
+        if self.arrivals_ns and arrival_ns == self.arrivals_ns[-1]:
             self.events_per_read[-1] += 1
         else:
             self.arrivals_ns.append(arrival_ns)
             self.events_per_read.append(1)
-            self._last_read = read
         if answer:
             self._answer.append(answer)
             if self.first_answer_ns is None:
                 self.first_answer_ns = arrival_ns
         self._text_after_finish = True
-        return first
 
-    def _add_token(self, delta: Delta, arrival_ns: int, read: int) -> bool:
+    def _add_token(self, delta: Delta, arrival_ns: int) -> None:
         if delta.tool and self.first_answer_ns is None:
             self.first_answer_ns = arrival_ns
         if delta.reasoning or delta.tool:
             self._other.append(delta.reasoning + delta.tool)
-        return self._add_text(delta.answer, arrival_ns, read)
+        self._add_text(delta.answer, arrival_ns)
 
     def _add_usage(self, usage: Usage, choice: int | None) -> None:
         # A server that reports each choice by itself (llama.cpp) does so when the choice has finished, in a

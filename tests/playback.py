@@ -50,12 +50,12 @@ def play(reads: Iterable[bytes], *, arrivals: Iterable[int] | None = None) -> Pl
     def take(events: list[Event]) -> None:
         for event in events:
             delta = protocol.read_event(event.data, event.name)
-            played.timeline.add(delta, event.arrival_ns, event.read, event.tail)
+            played.timeline.add(delta, event.arrival_ns, event.tail)
             played.events.append(event)
             played.deltas.append(Delta(delta) if isinstance(delta, str) else delta)
 
     for data in reads:
-        take(played.reader.read([(data, next(times))]))
+        take(played.reader.feed(data, next(times)))
     take(played.reader.finish())
     return played
 

@@ -7,7 +7,7 @@ import pytest
 
 from llmload.config import Deadlines
 from llmload.stamps import Stamps
-from llmload.wire.deadlines import BEHIND_S, NEVER, Expired, Keeper
+from llmload.wire.deadlines import BEHIND_NS, NEVER, Expired, Keeper
 
 
 def watch(keeper, stamps, *limits, stream=True):
@@ -83,16 +83,25 @@ def test_a_deadline_looks_at_what_has_come_before_it_strikes():
 
 
 def test_what_waits_is_asked_for_once_it_is_old():
-    """The keeper leaves fresh bytes alone and asks for those that have waited for `BEHIND_S`."""
+    """The keeper leaves fresh bytes alone and asks for those that have waited for `BEHIND_NS`."""
     one = watch(Keeper(), Stamps(asked_ns=0), None, None, None, None)
     assert not one.behind(10**12)
     one.follow(HeldBack(10**12))
-    limit_ns = 10**12 + int(BEHIND_S * 1e9)
+    limit_ns = 10**12 + BEHIND_NS
     assert (one.behind(limit_ns - 1), one.behind(limit_ns)) == (False, True)
     one.follow(exchange := HeldBack(0))
     with one:
         gevent.sleep(0.2)
     assert exchange.asked == 1
+
+
+def test_the_keeper_asks_no_more_often_than_it_has_to():
+    """Where nothing waits there is nothing to ask for until something can have waited for `BEHIND_NS`."""
+    one = watch(Keeper(), Stamps(asked_ns=0), None, None, None, None)
+    one.follow(HeldBack(None))
+    assert (one.look_ns, one.behind(10**12), one.look_ns) == (0, False, 10**12 + BEHIND_NS)
+    one.follow(HeldBack(10**12 - 7))
+    assert (one.look_ns, one.behind(10**12), one.look_ns) == (0, False, 10**12 + BEHIND_NS - 7)
 
 
 def test_a_user_cannot_swallow_a_deadline():

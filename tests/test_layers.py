@@ -13,6 +13,7 @@ LAYERS = {
     "reports": 4,
     "client": 3,
     "surroundings": 3,
+    "transcript": 3,
     "wire": 3,
     "sinks": 3,
     "protocols": 2,
@@ -32,7 +33,7 @@ LAYERS = {
 }
 """Part of the package → its layer. A part may import from lower layers, and from itself."""
 
-SIDEWAYS = {("client", "wire"), ("client", "surroundings"), ("surroundings", "wire")}
+SIDEWAYS = {("client", "wire"), ("client", "surroundings"), ("client", "transcript"), ("surroundings", "wire")}
 """Imports inside a layer that the design names: the client sends through the wire."""
 
 ORDERED = ("errors", "redaction", "records", "stamps", "timeline", "target", "config", "load_config", "arrival_config")
@@ -45,7 +46,7 @@ OWNERS = {
     "httpcore": {"wire"},
     "ssl": {"wire", "mock"},
     "sseclient": {"stream"},
-    "orjson": {"protocols", "sinks"},
+    "orjson": {"protocols", "sinks", "stream"},
     "jinja2": {"reports"},
     "plotly": {"reports"},
     "numpy": {"metrics"},

@@ -17,11 +17,10 @@ MS = 1_000_000
 def timeline(*events: tuple[int, Delta], usage: Usage | None = None) -> Timeline:
     """Events as (arrival in ms, delta); events of one arrival shared a read."""
     line = Timeline()
-    arrivals = sorted({at for at, _ in events})
     for at, delta in events:
-        line.add(delta, at * MS, arrivals.index(at))
+        line.add(delta, at * MS)
     if usage is not None:
-        line.add(Delta(usage=usage), events[-1][0] * MS, len(arrivals))
+        line.add(Delta(usage=usage), events[-1][0] * MS)
     return line
 
 
@@ -174,7 +173,7 @@ def test_gaps_add_up_to_last_minus_first() -> None:
     """Rounding to microseconds does not drift: 1,000 gaps of 20.0006 ms are 20,000.6 ms."""
     line = Timeline()
     for i in range(1001):
-        line.add(A, i * 20_000_600, i)
+        line.add(A, i * 20_000_600)
     gaps = measured(line)["gaps_us"]
     assert (sum(gaps), set(gaps)) == (20_000_600, {20_000, 20_001})
 

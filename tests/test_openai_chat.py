@@ -385,8 +385,8 @@ def test_no_value_of_any_type_raises(value: object, name: str) -> None:
     data = json.dumps(value)
     found = event(data, name)
     timeline = Timeline()
-    timeline.add(found, 1, 0)
-    timeline.add(CHAT.read_answer(data.encode()), 2, 1)
+    timeline.add(found, 1)
+    timeline.add(CHAT.read_answer(data.encode()), 2)
     assert all(isinstance(text, str) for text in (found.answer, found.reasoning, found.tool))
     assert found.malformed == (not isinstance(value, dict) and name != "error")
     assert len(found.error or "") <= 300

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llmload.protocols.openai_chat import OpenAIChat
 from llmload.stamps import Stamps
@@ -23,7 +25,7 @@ def line(*deltas: Delta | tuple[float, Delta]) -> Timeline:
     timeline = Timeline()
     for read, item in enumerate(deltas):
         at_ms, delta = (read * STEP_NS / MS, item) if isinstance(item, Delta) else item
-        timeline.add(delta, int(at_ms * MS), read)
+        timeline.add(delta, int(at_ms * MS))
     return timeline
 
 
@@ -91,11 +93,18 @@ def test_a_tool_call_is_an_answer() -> None:
     assert (timeline.text, timeline.generated, timeline.ending(complete=True)) == ("", "f{}", None)
 
 
-def test_only_the_first_token_is_announced() -> None:
-    """`add` says True once: for the delta that held the first token."""
-    timeline = Timeline()
-    deltas = [Delta(), Delta(reasoning="Hm"), Delta(answer="A"), STOP]
-    assert [timeline.add(delta, 1, 0) for delta in deltas] == [False, True, False, False]
+@given(st.lists(st.tuples(st.sampled_from(["a", "bc", "é"]), st.integers(0, 2)), min_size=1), st.integers(0, 9))
+def test_texts_together_are_texts_one_by_one(steps: list[tuple[str, int]], cut: int) -> None:
+    """`add_texts` comes to what `add` comes to, also where events share a read, within a batch and across."""
+    texts = [text for text, _ in steps]
+    arrivals_ns = list(accumulate(step for _, step in steps))
+    one_by_one, together = Timeline(), Timeline()
+    for text, arrival_ns in zip(texts, arrivals_ns, strict=True):
+        one_by_one.add(text, arrival_ns)
+    for part in (slice(0, cut), slice(cut, None)):
+        if texts[part]:
+            together.add_texts(texts[part], arrivals_ns[part])
+    assert together == one_by_one
 
 
 def test_empty_deltas_before_a_character_are_no_tokens() -> None:
@@ -343,10 +352,10 @@ def test_the_finish_reason_of_several_choices_is_the_worst(reasons: dict[int, st
 def test_a_cut_tail_is_not_an_event() -> None:
     """SSE-13: a tail that cannot be understood is no event; one that can is."""
     timeline = Timeline()
-    assert timeline.add(Delta(malformed=True), 1, 0, True) is False
+    timeline.add(Delta(malformed=True), 1, True)
     assert (timeline.events, timeline.malformed_events, timeline.ending(complete=False)) == (0, 0, "truncated")
-    assert timeline.add(Delta(answer="a"), 1, 0, True) is True
-    assert timeline.events == 1
+    timeline.add(Delta(answer="a"), 1, True)
+    assert (timeline.events, timeline.text) == (1, "a")
 
 
 def test_an_answer_that_was_not_streamed_ends_well() -> None:

@@ -32,7 +32,7 @@ def stamped(unix_ns):
 def clock(monkeypatch):
     """Both clocks, set by the test: {"wall": ns, "monotonic": ns}."""
     now = {"wall": EPOCH_NS, "monotonic": 1000}
-    monkeypatch.setattr(arrival, "clock_gettime_ns", lambda _: now["wall"])
+    monkeypatch.setattr(arrival, "time_ns", lambda: now["wall"])
     monkeypatch.setattr(arrival, "monotonic_ns", lambda: now["monotonic"])
     return now
 

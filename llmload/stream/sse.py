@@ -9,8 +9,6 @@ are too, does not even need `frames`. A test holds both against sseclient-py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple
 
 import sseclient
@@ -26,22 +24,17 @@ logging.getLogger("sseclient").setLevel(logging.INFO)
 class Event(NamedTuple):
     """One event and the read that completed it.
 
-    Events with the same `read` share an `arrival_ns` (monotonic nanoseconds), which is exact for the last of
-    them only. `tail` is True for the last frame of a stream that ended without a blank line: its data may be
-    cut. A tuple, because one is made for every event.
+    Events of one read share an `arrival_ns` (monotonic nanoseconds), which is exact for the last of them only. `tail`
+    is True for the last frame of a stream that ended without a blank line: its data may be cut.
     """
 
     name: str
     data: str
     arrival_ns: int
-    read: int
     tail: bool = False
 
 
 LF = 10
-
-_event = partial(tuple.__new__, Event)
-"""Makes an event from a tuple of all its fields, for a third of what its constructor costs."""
 
 
 class SseReader:
@@ -56,12 +49,9 @@ class SseReader:
     def __init__(self, *, max_event_bytes: int = 8 * 1024 * 1024) -> None:
         self._frames = Frames(max_frame_bytes=max_event_bytes)
         self._max_bytes = max_event_bytes
-        # The client iterates over this list anew at each call of `events()`. As it only ever holds complete
-        # frames, nothing is left in the generator's own buffer in between.
         self._source = [b""]
-        self._client = sseclient.SSEClient(self._source)  # type: ignore[arg-type]  # any iterable will do
+        self._client: sseclient.SSEClient | None = None
         self._arrival_ns = 0
-        self._read = -1
 
     @property
     def comments(self) -> int:
@@ -73,29 +63,10 @@ class SseReader:
         """Bytes so far that were no UTF-8; U+FFFD stands for them in the events."""
         return self._frames.invalid_bytes
 
-    def read(self, pairs: Iterable[tuple[bytes, int]]) -> list[Event]:
-        """Take several reads, each with its arrival, and return the events that they completed.
-
-        Does what `feed` would do for each of them.
-        """
-        events: list[Event] = []
-        between = self._frames.between
-        for data, arrival_ns in pairs:
-            # One frame that is one `data: ` line, as nearly every read is. Written out: it runs once a token.
-            if between and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == LF:
-                try:
-                    text = data[6:-2].decode()
-                except UnicodeDecodeError:
-                    text = ""  # `frames` counts what is wrong
-                if text and "\r" not in text and len(data) <= self._max_bytes:
-                    if arrival_ns != self._arrival_ns:
-                        self._read += 1
-                        self._arrival_ns = arrival_ns
-                    events.append(_event(("message", text, arrival_ns, self._read, False)))
-                    continue
-            events += self.feed(data, arrival_ns)
-            between = self._frames.between
-        return events
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event, and nothing that came before says anything about it."""
+        return self._frames.between
 
     def feed(self, data: bytes, arrival_ns: int) -> list[Event]:
         """Take the bytes of one read and return the events that it completed, in their order.
@@ -108,9 +79,15 @@ class SseReader:
             OversizedEvent: an event is too long. Events that the same read completed before it are lost, and
                 the reader must not be used again.
         """
-        if self._read < 0 or arrival_ns != self._arrival_ns:
-            self._read += 1
         self._arrival_ns = arrival_ns
+        # One frame that is one `data: ` line, as nearly every read is.
+        if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == LF and self._frames.between:
+            try:
+                text = data[6:-2].decode()
+            except UnicodeDecodeError:
+                text = ""  # `frames` counts what is wrong
+            if text and "\r" not in text and len(data) <= self._max_bytes:
+                return [Event("message", text, arrival_ns)]
         block = self._frames.feed(data)
         return self._events(block, tail=False) if block else []
 
@@ -124,13 +101,17 @@ class SseReader:
         return self._events(block, tail=True) if block else []
 
     def _events(self, block: bytes, *, tail: bool) -> list[Event]:
-        arrival_ns, read = self._arrival_ns, self._read
+        arrival_ns = self._arrival_ns
         plain = plain_data(block)
         if plain is not None:
-            return [Event("message", data, arrival_ns, read, tail) for data in plain if data]
+            return [Event("message", data, arrival_ns, tail) for data in plain if data]
+        # The client iterates over this list anew at each call of `events()`. As it only ever holds complete
+        # frames, nothing is left in the generator's own buffer in between.
         self._source[0] = block
+        if self._client is None:
+            self._client = sseclient.SSEClient(self._source)  # type: ignore[arg-type]  # any iterable will do
         return [
-            Event(event.event, event.data, arrival_ns, read, tail)
+            Event(event.event, event.data, arrival_ns, tail)
             for event in self._client.events()
             if event.data or event.event != "message"
         ]

@@ -1,16 +1,16 @@
-"""A response while it comes in: read and parsed in the hub, while the greenlet that asked sleeps.
+"""A response while it comes in: read in the hub, while the greenlet that asked sleeps.
 
-One IO watcher a connection, started once for an answer. Its callback does one `recvmsg` and feeds the parser. The
-greenlet is woken
+One IO watcher a connection, started once for an answer. Its callback does one `recvmsg`. Until the first token, which
+the client wants at once, each read is parsed and wakes the greenlet. From then on (`eager` False) reads are only kept,
+and are parsed many together
 
-* when the response's head is there, and when the response has ended or failed;
-* at every read, as long as the answer is `eager`, which the client wants until the first token;
-* when more than `PENDING_BYTES` wait for it;
+* when the response has ended or failed;
+* when more than `PENDING_BYTES` wait;
 * when the keeper of the deadlines asks for what has come: twenty times a second it looks whether anything has waited
   for long, and it looks again before a deadline strikes. So there is no timer here, and no event is missed by one.
 
-A greenlet switch and a round of parsing for each token would cost more than reading it; the stamps of the kernel make
-parsing late harmless.
+A round of parsing for each token would cost more than reading it, because nothing of it is in the processor's caches
+when the next token comes; the stamps of the kernel make parsing late harmless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gevent import get_hub
 from gevent.hub import Waiter
 
 from llmload.wire.network import TcpStream
-from llmload.wire.response import Response
+from llmload.wire.response import SHORT_BYTES, Response
 from llmload.wire.tls import TlsStream
 
 PENDING_BYTES = 256 * 1024
@@ -42,7 +42,12 @@ class Answer:
 
     def __init__(self, stream: TcpStream | TlsStream, watcher: Any, *, head_only: bool = False) -> None:
         self.response = Response(head_only=head_only)
-        self.eager = True
+        self._eager = True
+        self._endings: tuple[bytes, ...] | None = None
+        """How a read ends that may be the last; None while each read is parsed at once."""
+        self._unread: list[tuple[bytes, int]] = []
+        """Reads that are not parsed yet."""
+        self._unread_bytes = 0
         self._stream = stream
         self._receive = stream.receive
         self._watcher = watcher
@@ -62,6 +67,22 @@ class Answer:
     def read_delay_ns(self) -> int | None:
         """The longest time that bytes waited in the kernel so far; None where it did not stamp them all."""
         return self._stream.arrivals.longest_ns if self.kernel_stamped else None
+
+    @property
+    def eager(self) -> bool:
+        """Whether each read is handed over at once; True at first."""
+        return self._eager
+
+    @eager.setter
+    def eager(self, eager: bool) -> None:
+        self._eager = eager
+        self._endings = None if eager else self.response.last_endings()
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """Arrival of the oldest bytes that nobody has taken, or None."""
+        waiting = self.response.pairs or self._unread
+        return waiting[0][1] if waiting else None
 
     @property
     def ended(self) -> bool:
@@ -109,14 +130,17 @@ class Answer:
     def hand_over(self) -> None:
         """Read once more and let `take` return what has come. In the hub only; returns when it waits again."""
         if self._reading:
-            self.read()
-        if self.response.pairs:
+            self._read_once()
+        self._parse()
+        if self.ended:
+            self._pause()
+        if self.response.pairs or self.ended:
             self._wake()
 
     def read_rest(self) -> None:
         """Read what the kernel still holds of a connection that does not take more."""
         while not self.ended and self._read_once():
-            pass
+            self._parse()
 
     def fail(self, error: Exception) -> None:
         """Let the waiting greenlet raise, unless the response is complete; callable from everywhere."""
@@ -127,17 +151,25 @@ class Answer:
     def stop(self) -> None:
         """Read no more, for good."""
         self._pause()
+        self._unread.clear()
         self.response.forget()
 
     def read(self) -> None:
-        """The watcher's callback: one read, and a switch to the greenlet where there is a reason."""
+        """The watcher's callback: one read, parsed and handed over where there is a reason."""
+        if not self._read_once():
+            return
+        endings = self._endings
+        if endings is not None and self._unread_bytes <= PENDING_BYTES and self._failed is None:
+            last = self._unread[-1][0]
+            if len(last) >= SHORT_BYTES and not last.endswith(endings) and not self._stream.finished:
+                return
+        self._parse()
         response = self.response
-        self._read_once()
         if response.complete or self._failed is not None:
             self._pause()
             self._wake()
         elif response.has_head:
-            if self.eager or response.pending_bytes > PENDING_BYTES:
+            if self._eager or response.pending_bytes > PENDING_BYTES:
                 self._wake()
             if response.pending_bytes > PENDING_BYTES:
                 self._pause()  # nobody took it: let the server wait as well
@@ -146,19 +178,32 @@ class Answer:
         """Read once; False if there was nothing."""
         try:
             got = self._receive()
-            if got is None:
-                return False
-            data, arrival_ns = got
-            if data:
-                self.response.feed(data, arrival_ns)
-            if not data or self._stream.finished:
+        except Exception as error:  # of the network; of another kind it is a bug, of which the greenlet has to hear too
+            self._parse()
+            if not self.ended:
+                self._failed = error
+                if isinstance(error, OSError):
+                    self._failed = httpcore.ReadError(str(error) or type(error).__name__)
+                    self._failed.__cause__ = error
+            return True
+        if got is None:
+            return False
+        self._unread.append(got)
+        self._unread_bytes += len(got[0])
+        return True
+
+    def _parse(self) -> None:
+        """Parse what was read."""
+        unread, self._unread, self._unread_bytes = self._unread, [], 0
+        feed = self.response.feed
+        try:
+            for data, arrival_ns in unread:
+                if data:
+                    feed(data, arrival_ns)
+            if unread and (not data or self._stream.finished):
                 self.response.feed_eof(arrival_ns)
-        except OSError as error:
-            self._failed = httpcore.ReadError(str(error) or type(error).__name__)
-            self._failed.__cause__ = error
         except Exception as error:  # a violation of HTTP, or a bug: either way the greenlet has to hear of it
             self._failed = error
-        return True
 
     def _resume(self) -> None:
         if not self._reading:

@@ -11,10 +11,11 @@ import functools
 import socket
 import struct
 import sys
-from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
+from time import monotonic_ns, time_ns
 
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
 _TIMESPEC = struct.Struct("@ll")
+_unpack = _TIMESPEC.unpack
 ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
 PAIR_NS = 20_000
 """Two readings of the clocks further apart than this were interrupted, and are taken again."""
@@ -57,17 +58,19 @@ class Arrivals:
         the last read or in the future; such a stamp is not believed.
         """
         # once a token: the clocks are read here and not in a function of their own
-        before_ns, wall_ns, now_ns = monotonic_ns(), clock_gettime_ns(CLOCK_REALTIME), monotonic_ns()
+        before_ns = monotonic_ns()
+        wall_ns = time_ns()
+        now_ns = monotonic_ns()
         while now_ns - before_ns >= PAIR_NS:
-            before_ns, wall_ns, now_ns = monotonic_ns(), clock_gettime_ns(CLOCK_REALTIME), monotonic_ns()
-        at_ns = now_ns
-        if ancillary and len(ancillary[0][2]) == _TIMESPEC.size:
-            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            at_ns = seconds * 1_000_000_000 + nanoseconds - wall_ns + now_ns
-        if not ancillary or not self._last_ns <= at_ns <= now_ns:
-            self.unstamped += 1
-            at_ns = now_ns
-        if now_ns - at_ns > self.longest_ns:
-            self.longest_ns = now_ns - at_ns
-        self._last_ns = at_ns
-        return at_ns
+            before_ns, wall_ns, now_ns = monotonic_ns(), time_ns(), monotonic_ns()
+        if ancillary and len(stamp := ancillary[0][2]) == _TIMESPEC.size:
+            seconds, nanoseconds = _unpack(stamp)
+            at_ns: int = seconds * 1_000_000_000 + nanoseconds - wall_ns + now_ns
+            if self._last_ns <= at_ns <= now_ns:
+                if now_ns - at_ns > self.longest_ns:
+                    self.longest_ns = now_ns - at_ns
+                self._last_ns = at_ns
+                return at_ns
+        self.unstamped += 1
+        self._last_ns = now_ns
+        return now_ns

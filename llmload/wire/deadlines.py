@@ -5,7 +5,7 @@ are overdue, wherever they wait: in the pool, in DNS, in a handshake, in a read.
 keeps the socket busy with comments cannot put a deadline off.
 
 A wire may hold back what it has read (see `Exchange.eager`). Events in there move deadlines too, so the keeper asks
-for them before it throws, and whenever they have waited for `BEHIND_S`.
+for them before it throws, and whenever they have waited for `BEHIND_NS`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llmload.stamps import Stamps
 from llmload.wire.exchange import Exchange
 
 TICK_S = 0.05
-BEHIND_S = 0.5
+BEHIND_NS = 500_000_000
 """How long what was read may wait before it is parsed: long enough to spare most switches between greenlets, short
 enough for a live curve of tokens a second and for the second that an ended answer may stay open."""
 NEVER = 2**63
@@ -54,6 +54,7 @@ class Watch:
         "armed",
         "due_ns",
         "kind",
+        "look_ns",
     )
 
     def __init__(self, keeper: Keeper, limits: Deadlines, stamps: Stamps, *, stream: bool) -> None:
@@ -68,11 +69,13 @@ class Watch:
         self._connecting = True
         self._exchange: Exchange | None = None
         self.armed = False
+        self.look_ns = 0
+        """There is nothing to see before this time, unless the deadline strikes."""
         self._set("timeout_connect", _due(now_ns, limits.connect_s))
 
     def follow(self, exchange: Exchange) -> None:
         """The request waits in `exchange.batches()` from now on."""
-        self._exchange = exchange
+        self._exchange, self.look_ns = exchange, 0
 
     def content(self, at_ns: int) -> None:
         """An event with content came at `at_ns`, at or after the first token."""
@@ -97,8 +100,11 @@ class Watch:
 
     def behind(self, now_ns: int) -> bool:
         """Whether something has waited for too long to be parsed."""
-        oldest_ns = None if self._exchange is None else self._exchange.oldest_ns
-        return oldest_ns is not None and now_ns - oldest_ns >= BEHIND_S * 1e9
+        if self._exchange is None:
+            return False
+        oldest_ns = self._exchange.oldest_ns
+        self.look_ns = (now_ns if oldest_ns is None else oldest_ns) + BEHIND_NS
+        return now_ns >= self.look_ns
 
     def __enter__(self) -> Watch:
         self.armed = True
@@ -145,6 +151,8 @@ class Keeper:
         while self._watches:
             now_ns = monotonic_ns()
             for watch in self._watches:
+                if now_ns < watch.look_ns and now_ns < watch.due_ns:
+                    continue
                 if watch.overdue(now_ns) or watch.behind(now_ns):
                     get_hub().loop.run_callback(watch.look)
             gevent.sleep(TICK_S)

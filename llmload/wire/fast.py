@@ -100,8 +100,7 @@ class FastExchange:
     @property
     def oldest_ns(self) -> int | None:
         """See `Exchange.oldest_ns`."""
-        pairs = self._answer.response.pairs
-        return pairs[0][1] if pairs else None
+        return self._answer.oldest_ns
 
     def hand_over(self) -> None:
         """See `Exchange.hand_over`."""

@@ -13,6 +13,11 @@ import httptools
 MAX_HEAD_BYTES = 100 * 1024
 """Bytes without a byte of body that are read at most: a head, interim responses, trailers, chunk extensions."""
 
+LAST_LINES = (b"\r\n\r\n", b"\n\n")
+"""How the read ends that ends a chunked body: with the empty line behind the last chunk or the trailers."""
+SHORT_BYTES = 4
+"""A read of fewer bytes may hold only the rest of that end."""
+
 
 class Response:
     """What has come of one response.
@@ -113,6 +118,17 @@ class Response:
         if not self._ends_with_the_connection():
             raise httpcore.ReadError("the server closed in the body")
         self.complete, self.end_ns = True, arrival_ns
+
+    def last_endings(self) -> tuple[bytes, ...] | None:
+        """Return the endings that the read which completes the body may have; None if that cannot be told by them.
+
+        A read of fewer than `SHORT_BYTES` may complete it as well. A body that ends with its connection has no such
+        read. Known when the head is.
+        """
+        given = {name.lower(): value.lower() for name, value in self.headers}
+        if given.get(b"transfer-encoding", b"").rstrip().endswith(b"chunked"):
+            return LAST_LINES
+        return None if b"content-length" in given else ()
 
     def forget(self) -> None:
         """Let go of the parser, which knows this object: without a cycle both are freed at once."""
