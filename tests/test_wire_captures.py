@@ -92,7 +92,7 @@ def test_cuts_change_nothing_in_a_response(name):
     def response(reads):
         one = Response()
         for number, read in enumerate(reads):
-            one.feed(read, number)
+            one.feed([(read, number)])
         body = b"".join(part for part, _ in one.pairs)
         return one.status, one.headers, body, one.complete, one.reusable
 

@@ -282,7 +282,7 @@ def test_what_is_held_back_is_bounded(scripted, wire):
     exchange, _ = ask(wire, scripted.url)
     exchange.eager = False
     gevent.sleep(0.3)
-    held = exchange._answer.response.pending_bytes
+    held = exchange._answer._waiting_bytes
     assert answer_module.PENDING_BYTES < held < answer_module.PENDING_BYTES + 100_000
     assert sum(len(data) for data, _ in chunks(exchange)) == 20_000_000
     exchange.close()

@@ -83,12 +83,39 @@ def fed(reads):
     response, broken = Response(), False
     try:
         for number, data in enumerate(reads):
-            response.feed(data, number)
+            response.feed([(data, number)])
             if response.complete:
                 break
     except httpcore.RemoteProtocolError:
         broken = True
     return b"".join(data for data, _ in response.pairs), broken, response.complete, response.status
+
+
+def fed_together(reads):
+    """The same, with all reads in one batch."""
+    response, broken = Response(), False
+    try:
+        response.feed([(data, number) for number, data in enumerate(reads)])
+    except httpcore.RemoteProtocolError:
+        broken = True
+    return response, broken
+
+
+@settings(max_examples=500, deadline=None)
+@given(script=scripts())
+def test_batches_decide_nothing(script):
+    """Reads in one batch give the pairs, the stamps and the end that they give one by one."""
+    reads = [step for step in script if isinstance(step, bytes) and step] or [b"x"]
+    together, broken = fed_together(reads)
+    one_by_one = Response()
+    try:
+        for number, data in enumerate(reads):
+            one_by_one.feed([(data, number)])
+        assert not broken
+    except httpcore.RemoteProtocolError:
+        assert broken
+    for name in ("pairs", "head_ns", "end_ns", "complete", "reusable", "status", "headers"):
+        assert getattr(together, name) == getattr(one_by_one, name), name
 
 
 @settings(max_examples=500, deadline=None)

@@ -6,7 +6,8 @@ No I/O, no clock. Nanoseconds in, seconds out (ITL gaps: whole microseconds). Wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import repeat
+from operator import floordiv, sub
 from typing import Any
 
 from llmload.records import BUFFERED_SHARE
@@ -87,13 +88,14 @@ def _stream(timeline: Timeline) -> dict[str, Any]:
     """
     arrivals_ns, events_per_read, events = timeline.arrivals_ns, timeline.events_per_read, timeline.token_events
     # Rounded from the first arrival on, not gap by gap, so that the gaps add up to last - first.
-    offsets_us = [(at_ns - arrivals_ns[0] + 500) // 1000 for at_ns in arrivals_ns]
+    zero_ns = arrivals_ns[0] - 500 if arrivals_ns else 0
+    offsets_us = list(map(floordiv, map(sub, arrivals_ns, repeat(zero_ns)), repeat(1000)))
     return {
         "ttft_is_bound": bool(arrivals_ns) and events_per_read[0] > 1,
         "token_events": events,
         "coalesced_events": events - len(arrivals_ns),
         "burst_share": timeline.bursts / (events - 1) if events > 1 else None,
-        "gaps_us": tuple(after - before for before, after in pairwise(offsets_us)),
+        "gaps_us": tuple(map(sub, offsets_us[1:], offsets_us)),
         "events_per_read": tuple(events_per_read) if events > len(arrivals_ns) else None,
     }
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import repeat, takewhile
+from operator import and_, contains, itemgetter, methodcaller
 
 import orjson
 
@@ -23,11 +25,13 @@ class Template:
         tail: bytes behind it, from the quote on that ends it.
     """
 
-    __slots__ = ("_head", "_tail")
+    __slots__ = ("_between", "_has_head", "_has_tail")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
-        self._head = head
-        self._tail = tail
+        # these run once for each token: no function of Python's own
+        self._has_head = methodcaller("startswith", head)
+        self._has_tail = methodcaller("endswith", tail)
+        self._between = itemgetter(slice(len(head), -len(tail)))
 
     @classmethod
     def of(cls, data: bytes, text: str, understand: Callable[[bytes], str | None]) -> Template | None:
@@ -50,27 +54,23 @@ class Template:
             at = data.find(quoted, at + 1)
         return None
 
-    def texts(self, pairs: Sequence[tuple[bytes, int]], first: int) -> tuple[list[str], list[int]]:
+    def texts(self, pairs: Sequence[tuple[bytes, int]], first: int) -> tuple[Sequence[str], Sequence[int]]:
         """Return the texts and the arrivals of the reads from number `first` on, up to one that must be decoded.
 
         Args:
             pairs: reads, each its bytes and its arrival.
         """
-        head, tail = self._head, self._tail
-        begin, end = len(head), -len(tail)
-        quoted: list[bytes] = []
-        arrivals_ns: list[int] = []
-        for data, arrival_ns in pairs[first:] if first else pairs:
-            text = data[begin:end]
-            if not text or b'"' in text or data[:begin] != head or data[end:] != tail or len(data) < begin - end:
-                break
-            quoted.append(text)
-            arrivals_ns.append(arrival_ns)
-        if not quoted:
+        datas, arrivals_ns = zip(*(pairs[first:] if first else pairs), strict=True)
+        fits = list(map(and_, map(self._has_head, datas), map(self._has_tail, datas)))
+        if not fits[0]:
             return [], []
+        count = fits.index(False) if False in fits else len(fits)
+        quoted = list(map(self._between, datas[:count]))
+        if not all(quoted) or any(map(contains, quoted, repeat(b'"'))):
+            quoted = list(takewhile(lambda text: text and b'"' not in text, quoted))
         try:
             # one decoding for all; a backslash at the end of a text joins it with the next one and makes one less
-            texts: list[str] = orjson.loads(b'["%s"]' % b'","'.join(quoted))
+            texts: list[str] = orjson.loads(b'["%s"]' % b'","'.join(quoted)) if quoted else []
         except ValueError:
             return [], []
-        return (texts, arrivals_ns) if len(texts) == len(quoted) else ([], [])
+        return (texts, arrivals_ns[: len(texts)]) if len(texts) == len(quoted) else ([], [])

@@ -47,7 +47,8 @@ class Answer:
         """How a read ends that may be the last; None while each read is parsed at once."""
         self._unread: list[tuple[bytes, int]] = []
         """Reads that are not parsed yet."""
-        self._unread_bytes = 0
+        self._waiting_bytes = 0
+        """Bytes read since somebody took what came."""
         self._stream = stream
         self._receive = stream.receive
         self._watcher = watcher
@@ -116,6 +117,7 @@ class Answer:
                 return []
             self._resume()
             self._wait()
+        self._waiting_bytes = 0
         return response.take()
 
     def wait_writable(self) -> None:
@@ -130,17 +132,16 @@ class Answer:
     def hand_over(self) -> None:
         """Read once more and let `take` return what has come. In the hub only; returns when it waits again."""
         if self._reading:
-            self._read_once()
+            self.read()
         self._parse()
-        if self.ended:
-            self._pause()
         if self.response.pairs or self.ended:
             self._wake()
 
     def read_rest(self) -> None:
         """Read what the kernel still holds of a connection that does not take more."""
-        while not self.ended and self._read_once():
-            self._parse()
+        while not self.ended and self.read():
+            pass
+        self._parse()
 
     def fail(self, error: Exception) -> None:
         """Let the waiting greenlet raise, unless the response is complete; callable from everywhere."""
@@ -154,56 +155,64 @@ class Answer:
         self._unread.clear()
         self.response.forget()
 
-    def read(self) -> None:
-        """The watcher's callback: one read, parsed and handed over where there is a reason."""
-        if not self._read_once():
-            return
-        endings = self._endings
-        if endings is not None and self._unread_bytes <= PENDING_BYTES and self._failed is None:
-            last = self._unread[-1][0]
-            if len(last) >= SHORT_BYTES and not last.endswith(endings) and not self._stream.finished:
-                return
-        self._parse()
-        response = self.response
-        if response.complete or self._failed is not None:
-            self._pause()
-            self._wake()
-        elif response.has_head:
-            if self._eager or response.pending_bytes > PENDING_BYTES:
-                self._wake()
-            if response.pending_bytes > PENDING_BYTES:
-                self._pause()  # nobody took it: let the server wait as well
-
-    def _read_once(self) -> bool:
-        """Read once; False if there was nothing."""
+    def read(self) -> bool:
+        """The watcher's callback: one read, kept or, where there is a reason, parsed; False if there was nothing."""
         try:
             got = self._receive()
         except Exception as error:  # of the network; of another kind it is a bug, of which the greenlet has to hear too
             self._parse()
-            if not self.ended:
-                self._failed = error
-                if isinstance(error, OSError):
-                    self._failed = httpcore.ReadError(str(error) or type(error).__name__)
-                    self._failed.__cause__ = error
+            self._break(error)
             return True
         if got is None:
             return False
         self._unread.append(got)
-        self._unread_bytes += len(got[0])
+        data = got[0]
+        size = len(data)
+        self._waiting_bytes += size
+        endings = self._endings
+        if (
+            endings is None
+            or size < SHORT_BYTES
+            or data.endswith(endings)
+            or self._waiting_bytes > PENDING_BYTES
+            or self._stream.finished
+        ):
+            self._parse()
+            if self._eager and self.response.has_head:
+                self._wake()
+            if self._waiting_bytes > PENDING_BYTES:
+                self._pause()  # nobody took it: let the server wait as well
+                self._wake()
         return True
 
     def _parse(self) -> None:
-        """Parse what was read."""
-        unread, self._unread, self._unread_bytes = self._unread, [], 0
-        feed = self.response.feed
+        """Parse what was read; the end, good or bad, wakes the greenlet."""
+        unread, self._unread = self._unread, []
+        if not unread:
+            return
+        data, arrival_ns = unread[-1]
+        if not data:
+            unread.pop()
         try:
-            for data, arrival_ns in unread:
-                if data:
-                    feed(data, arrival_ns)
-            if unread and (not data or self._stream.finished):
+            if unread:
+                self.response.feed(unread)
+            if not data or self._stream.finished:
                 self.response.feed_eof(arrival_ns)
         except Exception as error:  # a violation of HTTP, or a bug: either way the greenlet has to hear of it
+            self._break(error)
+        if self.response.complete:
+            self._pause()
+            self._wake()
+
+    def _break(self, error: Exception) -> None:
+        """Nothing more will come, because of this."""
+        if not self.ended:
             self._failed = error
+            if isinstance(error, OSError):
+                self._failed = httpcore.ReadError(str(error) or type(error).__name__)
+                self._failed.__cause__ = error
+        self._pause()
+        self._wake()
 
     def _resume(self) -> None:
         if not self._reading:

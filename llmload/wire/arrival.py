@@ -58,19 +58,22 @@ class Arrivals:
         the last read or in the future; such a stamp is not believed.
         """
         # once a token: the clocks are read here and not in a function of their own
-        before_ns = monotonic_ns()
-        wall_ns = time_ns()
-        now_ns = monotonic_ns()
+        before_ns, wall_ns, now_ns = monotonic_ns(), time_ns(), monotonic_ns()
         while now_ns - before_ns >= PAIR_NS:
             before_ns, wall_ns, now_ns = monotonic_ns(), time_ns(), monotonic_ns()
-        if ancillary and len(stamp := ancillary[0][2]) == _TIMESPEC.size:
-            seconds, nanoseconds = _unpack(stamp)
-            at_ns: int = seconds * 1_000_000_000 + nanoseconds - wall_ns + now_ns
-            if self._last_ns <= at_ns <= now_ns:
-                if now_ns - at_ns > self.longest_ns:
-                    self.longest_ns = now_ns - at_ns
-                self._last_ns = at_ns
-                return at_ns
+        try:
+            seconds, nanoseconds = _unpack(ancillary[0][2])
+        except (IndexError, struct.error):
+            return self._unstamped(now_ns)
+        at_ns: int = seconds * 1_000_000_000 + nanoseconds - wall_ns + now_ns
+        if not self._last_ns <= at_ns <= now_ns:
+            return self._unstamped(now_ns)
+        self._last_ns = at_ns
+        if now_ns - at_ns > self.longest_ns:
+            self.longest_ns = now_ns - at_ns
+        return at_ns
+
+    def _unstamped(self, now_ns: int) -> int:
         self.unstamped += 1
         self._last_ns = now_ns
         return now_ns

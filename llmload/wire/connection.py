@@ -186,7 +186,7 @@ class Connection(httpcore.ConnectionInterface):
             and bool(stamps.reused)
             and not stamps.reconnects
             and self._answer is not None
-            and not self._answer.response.raw_bytes
+            and not self._answer.response.began
             and monotonic_ns() - (stamps.sent_ns or 0) < RECONNECT_NS
         )
 

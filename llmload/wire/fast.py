@@ -6,6 +6,7 @@ import functools
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from time import monotonic_ns
 
 import httpcore
@@ -18,6 +19,8 @@ from llmload.wire.exchange import DEFAULT_HEADERS
 from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
 from llmload.wire.request import request_bytes
 from llmload.wire.tls import shared_context
+
+_data = itemgetter(0)
 
 
 class FastWire:
@@ -120,7 +123,7 @@ class FastExchange:
             self._note_source()
             if not self.received_bytes:
                 self._stamps.first_byte_ns = pairs[0][1]
-            self.received_bytes += sum([len(data) for data, _ in pairs])
+            self.received_bytes += sum(map(len, map(_data, pairs)))
             yield pairs
 
     def _decoded(self) -> Iterator[list[tuple[bytes, int]]]:

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 response, read by llhttp: the bytes of each read in, head and (bytes, arrival) pairs out.
+"""One HTTP/1.1 response, read by llhttp: (bytes, arrival) of each read in, head and (body, arrival) pairs out.
 
 No network, no clock. Framing (RFC 9112, section 6): chunked with extensions and trailers, a length, or until the
 connection closes; interim responses (1xx) are skipped. What is held is bounded by `MAX_HEAD_BYTES` and by how long
@@ -6,6 +6,8 @@ the pairs are left here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import httpcore
 import httptools
@@ -36,9 +38,8 @@ class Response:
         """The connection may carry another request. Known when complete."""
         self.pairs: list[tuple[bytes, int]] = []
         """Body as (bytes of one read, arrival), until somebody takes them."""
-        self.pending_bytes = 0
-        self.raw_bytes = 0
-        """All bytes that came, head and framing too."""
+        self.began = False
+        """Whether any byte came."""
         self.head_ns: int | None = None
         self.end_ns: int | None = None
         self._head_only = head_only
@@ -61,37 +62,43 @@ class Response:
             named[name] = f"{named[name]}, {value}" if name in named else value
         return named
 
-    def feed(self, data: bytes, arrival_ns: int) -> None:
-        """Take the bytes of one read.
+    def feed(self, reads: Iterable[tuple[bytes, int]]) -> None:
+        """Take some reads, at least one, each its bytes and its arrival.
 
         Raises:
             httpcore.RemoteProtocolError: this is not HTTP, or too much of it without a body.
         """
-        had_head, size = self.has_head, len(data)
-        self.raw_bytes += size
-        try:
-            self._parser.feed_data(data)  # type: ignore[union-attr]  # nobody feeds after `forget`
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._take_parts(arrival_ns)
-            if not self.complete:
-                raise httpcore.RemoteProtocolError(f"this is not HTTP ({error})") from error
-            self.reusable = False  # bytes after the end: the answer is whole, the connection is not to be trusted
-        parts = self._parts
-        if had_head and len(parts) == 1 and not self.complete:  # a read of a stream, as nearly all are
-            body = parts.pop()
-            self.pairs.append((body, arrival_ns))
-            self.pending_bytes += len(body)
-            self._no_body_bytes = 0
-            return
-        if parts:
+        feed_data, parts = self._parser.feed_data, self._parts  # type: ignore[union-attr]  # nobody feeds after `forget`
+        take, pop = self.pairs.append, parts.pop
+        streaming = self.has_head and not self.complete
+        self.began = True
+        for data, arrival_ns in reads:
+            try:
+                feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                self._take_parts(arrival_ns)
+                if not self.complete:
+                    raise httpcore.RemoteProtocolError(f"this is not HTTP ({error})") from error
+                self.reusable = False  # bytes after the end: the answer is whole, the connection is not to be trusted
+                streaming = False
+            if streaming and len(parts) == 1 and not self.complete:  # one chunk of a stream, as nearly all reads are
+                take((pop(), arrival_ns))
+                self._no_body_bytes = 0
+            else:
+                self._look(len(data), arrival_ns)
+                streaming = self.has_head and not self.complete
+
+    def _look(self, size: int, arrival_ns: int) -> None:
+        """Look at what a read of `size` bytes has changed."""
+        if self._parts:
             self._take_parts(arrival_ns)
         else:
             self._no_body_bytes += size
             if self._no_body_bytes > MAX_HEAD_BYTES and not self.complete:
                 raise httpcore.RemoteProtocolError(f"more than {MAX_HEAD_BYTES} bytes of headers")
-        if self.has_head and not had_head:
+        if self.has_head and self.head_ns is None:
             self.head_ns = arrival_ns
-        if self.complete:
+        if self.complete and self.end_ns is None:
             self.end_ns = arrival_ns
 
     def _take_parts(self, arrival_ns: int) -> None:
@@ -99,10 +106,8 @@ class Response:
         if self._own_parts is not None:
             del parts[self._own_parts :]  # the body of a second response in the same read
         if parts:
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self.pairs.append((parts[0] if len(parts) == 1 else b"".join(parts), arrival_ns))
             parts.clear()
-            self.pairs.append((body, arrival_ns))
-            self.pending_bytes += len(body)
             self._no_body_bytes = 0
 
     def feed_eof(self, arrival_ns: int) -> None:
@@ -114,7 +119,7 @@ class Response:
         if self.complete:
             return
         if not self.has_head:
-            raise httpcore.ReadError("the server closed in the head" if self.raw_bytes else "no answer")
+            raise httpcore.ReadError("the server closed in the head" if self.began else "no answer")
         if not self._ends_with_the_connection():
             raise httpcore.ReadError("the server closed in the body")
         self.complete, self.end_ns = True, arrival_ns
@@ -137,7 +142,6 @@ class Response:
     def take(self) -> list[tuple[bytes, int]]:
         """Return the pairs that have come, and hold them no longer."""
         pairs, self.pairs = self.pairs, []
-        self.pending_bytes = 0
         return pairs
 
     def _ends_with_the_connection(self) -> bool:
