@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from itertools import repeat, takewhile
-from operator import and_, contains, itemgetter, methodcaller
+from operator import and_, contains, eq, itemgetter
 
 import orjson
 
@@ -25,12 +25,12 @@ class Template:
         tail: bytes behind it, from the quote on that ends it.
     """
 
-    __slots__ = ("_between", "_has_head", "_has_tail")
+    __slots__ = ("_begin", "_between", "_end", "_head", "_tail")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
+        self._head, self._tail = head, tail
         # these run once for each token: no function of Python's own
-        self._has_head = methodcaller("startswith", head)
-        self._has_tail = methodcaller("endswith", tail)
+        self._begin, self._end = itemgetter(slice(len(head))), itemgetter(slice(-len(tail), None))
         self._between = itemgetter(slice(len(head), -len(tail)))
 
     @classmethod
@@ -61,7 +61,9 @@ class Template:
             pairs: reads, each its bytes and its arrival.
         """
         datas, arrivals_ns = zip(*(pairs[first:] if first else pairs), strict=True)
-        fits = list(map(and_, map(self._has_head, datas), map(self._has_tail, datas)))
+        heads = map(eq, map(self._begin, datas), repeat(self._head))
+        tails = map(eq, map(self._end, datas), repeat(self._tail))
+        fits = list(map(and_, heads, tails))
         if not fits[0]:
             return [], []
         count = fits.index(False) if False in fits else len(fits)

@@ -22,11 +22,15 @@ from gevent import get_hub
 from gevent.hub import Waiter
 
 from llmload.wire.network import TcpStream
-from llmload.wire.response import SHORT_BYTES, Response
+from llmload.wire.response import Response
 from llmload.wire.tls import TlsStream
 
 PENDING_BYTES = 256 * 1024
 """Bytes of body that may wait for the greenlet; reading stops while there are more."""
+
+SHORT_BYTES = 6
+"""A read of fewer bytes may be the rest of the empty line that ends a chunked body. Of a longer one that line is at
+its end, behind the last chunk's size or a trailer; two empty lines belong to an event and its chunk."""
 
 READ, WRITE = 1, 2  # gevent's names of the events of an IO watcher
 
@@ -43,8 +47,8 @@ class Answer:
     def __init__(self, stream: TcpStream | TlsStream, watcher: Any, *, head_only: bool = False) -> None:
         self.response = Response(head_only=head_only)
         self._eager = True
-        self._endings: tuple[bytes, ...] | None = None
-        """How a read ends that may be the last; None while each read is parsed at once."""
+        self._patient = False
+        """Whether reads are kept that show that they are not the last."""
         self._unread: list[tuple[bytes, int]] = []
         """Reads that are not parsed yet."""
         self._waiting_bytes = 0
@@ -77,7 +81,7 @@ class Answer:
     @eager.setter
     def eager(self, eager: bool) -> None:
         self._eager = eager
-        self._endings = None if eager else self.response.last_endings()
+        self._patient = not eager and self.response.chunked
 
     @property
     def oldest_ns(self) -> int | None:
@@ -169,11 +173,11 @@ class Answer:
         data = got[0]
         size = len(data)
         self._waiting_bytes += size
-        endings = self._endings
         if (
-            endings is None
+            not self._patient
             or size < SHORT_BYTES
-            or data.endswith(endings)
+            or (data[-4:] == b"\r\n\r\n" and data[-6:-4] != b"\r\n")
+            or data[-2:] == b"\n\n"
             or self._waiting_bytes > PENDING_BYTES
             or self._stream.finished
         ):

@@ -15,11 +15,6 @@ import httptools
 MAX_HEAD_BYTES = 100 * 1024
 """Bytes without a byte of body that are read at most: a head, interim responses, trailers, chunk extensions."""
 
-LAST_LINES = (b"\r\n\r\n", b"\n\n")
-"""How the read ends that ends a chunked body: with the empty line behind the last chunk or the trailers."""
-SHORT_BYTES = 4
-"""A read of fewer bytes may hold only the rest of that end."""
-
 
 class Response:
     """What has come of one response.
@@ -124,16 +119,11 @@ class Response:
             raise httpcore.ReadError("the server closed in the body")
         self.complete, self.end_ns = True, arrival_ns
 
-    def last_endings(self) -> tuple[bytes, ...] | None:
-        """Return the endings that the read which completes the body may have; None if that cannot be told by them.
-
-        A read of fewer than `SHORT_BYTES` may complete it as well. A body that ends with its connection has no such
-        read. Known when the head is.
-        """
-        given = {name.lower(): value.lower() for name, value in self.headers}
-        if given.get(b"transfer-encoding", b"").rstrip().endswith(b"chunked"):
-            return LAST_LINES
-        return None if b"content-length" in given else ()
+    @property
+    def chunked(self) -> bool:
+        """Whether the body is. Known when the head is."""
+        given = [value for name, value in self.headers if name.lower() == b"transfer-encoding"]
+        return bool(given) and given[-1].lower().rstrip().endswith(b"chunked")
 
     def forget(self) -> None:
         """Let go of the parser, which knows this object: without a cycle both are freed at once."""
@@ -145,10 +135,10 @@ class Response:
         return pairs
 
     def _ends_with_the_connection(self) -> bool:
-        given = {name.lower(): value.lower() for name, value in self.headers}
-        if b"transfer-encoding" in given:
-            return not given[b"transfer-encoding"].rstrip().endswith(b"chunked")
-        return b"content-length" not in given
+        names = {name.lower() for name, _ in self.headers}
+        if b"transfer-encoding" in names:
+            return not self.chunked
+        return b"content-length" not in names
 
     # llhttp's callbacks
 
