@@ -19,6 +19,7 @@ from llmload.metrics.tally import Tallies
 from llmload.records import Completion
 from llmload.reports.text import render
 from llmload.sinks.record import RunRecord, find_run, new_run_id, read_run
+from llmload.sinks.scan import scan
 
 T0_S = 1_800_000_000
 RUN: dict[str, Any] = {
@@ -125,6 +126,14 @@ def test_completions_come_back_as_they_were(tmp_path: Path) -> None:
     record = write_run(tmp_path, rows, RUN)
     assert list(read_run(record.path)[1]) == rows
     assert (record.path / "completions.jsonl").read_bytes().isascii()
+
+
+def test_half_a_character_costs_no_line_of_a_comparison(tmp_path: Path) -> None:
+    """What is read column by column is as whole as what is read one by one, lone surrogates and all."""
+    record = write_run(tmp_path, [completion(message="half a pair \ud800", e2e_s=1.0), completion(e2e_s=2.0)], RUN)
+    problems: list[str] = []
+    assert sum(len(columns) for columns in scan(record.path, problems)) == 2
+    assert problems == []
 
 
 def test_a_line_that_was_cut_off_is_a_problem_and_no_more(tmp_path: Path) -> None:

@@ -186,6 +186,16 @@ def test_doubtful_numbers_are_called_so() -> None:
     ]
 
 
+def test_answers_that_are_not_streamed_have_no_tokens_per_event() -> None:
+    """Their tokens came in no event: beside a stream of one token an event nothing is said."""
+    stream = completion(output_tokens=2, token_events=2, usage_source="server")
+    whole = completion(stream=False, output_tokens=200, usage_source="server")
+    summary = summary_of(stream, whole, client={"lag_p99_s": 0.0001, "cpu_percent_max": 20.0})
+    assert (summary["stream"]["tokens_per_event"], summary["warnings"]) == (1.0, [])
+    packed = summary_of(completion(output_tokens=6, token_events=2, usage_source="server"), whole)
+    assert "An event carried 3.0 tokens: ITL is per event, and TPOT a lower bound." in packed["warnings"]
+
+
 def test_repeated_prompts_are_told() -> None:
     """11 of 100 prompts that came twice are a warning, 10 are none (DAT-01)."""
     sentence = "11 of 100 (11.0%) prompts were repeats, which a server can answer from its prefix cache."

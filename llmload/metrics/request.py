@@ -6,8 +6,7 @@ No I/O, no clock. Nanoseconds in, seconds out (ITL gaps: whole microseconds). Wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
-from operator import floordiv, sub
+from operator import sub
 from typing import Any
 
 from llmload.records import BUFFERED_SHARE
@@ -89,7 +88,7 @@ def _stream(timeline: Timeline) -> dict[str, Any]:
     arrivals_ns, events_per_read, events = timeline.arrivals_ns, timeline.events_per_read, timeline.token_events
     # Rounded from the first arrival on, not gap by gap, so that the gaps add up to last - first.
     zero_ns = arrivals_ns[0] - 500 if arrivals_ns else 0
-    offsets_us = list(map(floordiv, map(sub, arrivals_ns, repeat(zero_ns)), repeat(1000)))
+    offsets_us = [(at_ns - zero_ns) // 1000 for at_ns in arrivals_ns]
     return {
         "ttft_is_bound": bool(arrivals_ns) and events_per_read[0] > 1,
         "token_events": events,

@@ -187,8 +187,7 @@ def _tokens(total: Tally) -> dict[str, int]:
 
 
 def _tokens_per_event(total: Tally) -> float | None:
-    tokens = sum(total.counts[f"output_tokens_{outcome}"] for outcome in ("ok", "failed", "cancelled"))
-    events = total.counts["token_events"]
+    tokens, events = total.counts["event_tokens"], total.counts["token_events"]
     return tokens / events if events and tokens else None
 
 

@@ -39,7 +39,8 @@ class Tally:
     """Counts, histograms and per-second sums of finished completions.
 
     `counts` holds, by name: `ok`, `failed`, `cancelled`; `<direction>_tokens_<outcome>` for input and output;
-    `token_events`, `coalesced_events`, `malformed_events`, `invalid_bytes`, and completions with
+    `token_events`, `coalesced_events`, `malformed_events`, `invalid_bytes`, `event_tokens` (output tokens of
+    completions that had token events: not of answers that were not streamed), and completions with
     `usage_suspect`, `ttft_is_bound`, `compressed`, `reused` or `new_connection`, of every outcome; `streamed`,
     `buffered` and `good` of ok ones.
     """
@@ -94,6 +95,8 @@ class Tally:
         counts["stale"] += completion.reconnects
         counts[f"input_tokens_{outcome}"] += completion.input_tokens or 0
         counts[f"output_tokens_{outcome}"] += completion.output_tokens or 0
+        if completion.token_events:
+            counts["event_tokens"] += completion.output_tokens or 0
         self.stamps[completion.stamps] += 1
         if completion.finish_reason is not None:
             _add_label(self.finish_reasons, completion.finish_reason[:80])

@@ -67,11 +67,11 @@ class OpenAIChat:
 
     def read_event(self, data: str, name: str = "message") -> Delta | str:
         """Return what one event adds to the answer. An event is one delta, however many choices it is about."""
+        if data.strip() == "[DONE]":
+            return _DONE
         try:
             payload = orjson.loads(data)
         except (ValueError, RecursionError):
-            if data.strip() == "[DONE]":
-                return _DONE
             payload = _decoded_by_json(data)
         if not isinstance(payload, dict):
             return Delta(error=stream_error(data)) if name == "error" else _MALFORMED
@@ -147,9 +147,11 @@ def _read(payload: dict[str, Any]) -> Delta:
             # a copy of all so far. `text` is the older completions API.
             part = choice.get("message")
         if isinstance(part, dict):
-            answer += _text(part.get("content")) + _text(part.get("refusal"))
-            reasoning += _reasoning(part)
-            tool += _tool(part)
+            answer += _text(part.get("content"))
+            if not part.keys() <= _PLAIN_KEYS or isinstance(part.get("content"), list):
+                answer += _text(part.get("refusal"))
+                reasoning += _reasoning(part)
+                tool += _tool(part)
         else:
             answer += _text(choice.get("text"))
         reason = choice.get("finish_reason")

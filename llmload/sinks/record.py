@@ -214,7 +214,7 @@ def read_series(path: Path | str, *, problems: list[str] | None = None) -> Itera
     with file:
         for number, line in enumerate(file, start=1):
             try:
-                yield Point.from_dict(_parsed(line))
+                yield Point.from_dict(parse_line(line))
             except (ValueError, KeyError, TypeError):
                 torn = "was cut off" if not line.endswith(b"\n") else "is no point"
                 problems.append(f"{SERIES_FILE} line {number}: {torn}, skipped")
@@ -265,7 +265,7 @@ def _read_completions(path: Path, problems: list[str], progress: Progress | None
             if not line.strip():
                 continue
             try:
-                row = _parsed(line)
+                row = parse_line(line)
             except ValueError:
                 torn = "was cut off" if not line.endswith(b"\n") else "is not JSON"
                 problems.append(f"{path.name} line {number}: {torn}, skipped")
@@ -273,8 +273,8 @@ def _read_completions(path: Path, problems: list[str], progress: Progress | None
             yield _completion(row, f"{path} line {number}")
 
 
-def _parsed(line: bytes) -> Any:
-    """Parse JSON three times as fast as the standard library, which has the last word.
+def parse_line(line: bytes) -> Any:
+    """Parse a line of a record three times as fast as the standard library, which has the last word.
 
     Raises:
         ValueError: not JSON.

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from llmload.errors import RecordError
 from llmload.metrics.columns import Columns
 from llmload.metrics.goodput import Goodput
 from llmload.metrics.steps import is_measured
-from llmload.sinks.record import COMPLETIONS_FILE
+from llmload.sinks.record import COMPLETIONS_FILE, parse_line
 
 CHUNK = 10_000
 """Completions that are handed over at once."""
@@ -69,7 +67,7 @@ def _row(line: bytes, number: int, where: Path, problems: list[str]) -> dict[str
     if not line.strip():
         return None
     try:
-        row = orjson.loads(line)
+        row = parse_line(line)
     except ValueError:
         if len(problems) < 10:
             torn = "was cut off" if not line.endswith(b"\n") else "is not JSON"

@@ -6,15 +6,16 @@ and end with the same bytes, and what is in between is the text. No provider kno
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from itertools import repeat, takewhile
-from operator import and_, contains, eq, itemgetter
+from itertools import takewhile
 
 import orjson
 
 PROBE = "\u2603 llmload \u2603"
 """Stands for the text where a template is tried; no server's own words hold it."""
+
+MOST = 64
+"""Reads looked at together: work must not grow with the square of a batch in which many must be decoded."""
 
 
 class Template:
@@ -25,13 +26,11 @@ class Template:
         tail: bytes behind it, from the quote on that ends it.
     """
 
-    __slots__ = ("_begin", "_between", "_end", "_head", "_tail")
+    __slots__ = ("_head", "_tail")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
-        self._head, self._tail = head, tail
-        # these run once for each token: no function of Python's own
-        self._begin, self._end = itemgetter(slice(len(head))), itemgetter(slice(-len(tail), None))
-        self._between = itemgetter(slice(len(head), -len(tail)))
+        self._head = head
+        self._tail = tail
 
     @classmethod
     def of(cls, data: bytes, text: str, understand: Callable[[bytes], str | None]) -> Template | None:
@@ -45,7 +44,10 @@ class Template:
             text: not empty.
             understand: returns the text that a read is understood as, None if it is not one text and nothing else.
         """
-        quoted = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            quoted = orjson.dumps(text)
+        except TypeError:  # half a character
+            return None
         at = data.find(quoted)
         while at >= 0:
             head, tail = data[: at + 1], data[at + len(quoted) - 1 :]
@@ -55,24 +57,26 @@ class Template:
         return None
 
     def texts(self, pairs: Sequence[tuple[bytes, int]], first: int) -> tuple[Sequence[str], Sequence[int]]:
-        """Return the texts and the arrivals of the reads from number `first` on, up to one that must be decoded.
+        """Return the texts and the arrivals of reads from number `first` on, at most up to one that must be decoded.
 
         Args:
             pairs: reads, each its bytes and its arrival.
         """
-        datas, arrivals_ns = zip(*(pairs[first:] if first else pairs), strict=True)
-        heads = map(eq, map(self._begin, datas), repeat(self._head))
-        tails = map(eq, map(self._end, datas), repeat(self._tail))
-        fits = list(map(and_, heads, tails))
-        if not fits[0]:
-            return [], []
-        count = fits.index(False) if False in fits else len(fits)
-        quoted = list(map(self._between, datas[:count]))
-        if not all(quoted) or any(map(contains, quoted, repeat(b'"'))):
+        head, tail = self._head, self._tail
+        begin, end = len(head), -len(tail)
+        datas, arrivals_ns = zip(*pairs[first : first + MOST], strict=True)
+        quoted = [data[begin:end] for data in datas]
+        # one look at all: what is put together again is no shorter than it was, so if all is the same, each is
+        if head + (tail + head).join(quoted) + tail != b"".join(datas):
+            fit = takewhile(lambda data: data[:begin] == head and data[end:] == tail, datas)
+            quoted = [data[begin:end] for data in fit]
+        plain = b'","'.join(quoted)
+        if plain.count(b'"') != 2 * len(quoted) - 2 or not all(quoted):
             quoted = list(takewhile(lambda text: text and b'"' not in text, quoted))
+            plain = b'","'.join(quoted)
         try:
             # one decoding for all; a backslash at the end of a text joins it with the next one and makes one less
-            texts: list[str] = orjson.loads(b'["%s"]' % b'","'.join(quoted)) if quoted else []
+            texts: list[str] = orjson.loads(b'["%s"]' % plain) if quoted else []
         except ValueError:
             return [], []
         return (texts, arrivals_ns[: len(texts)]) if len(texts) == len(quoted) else ([], [])

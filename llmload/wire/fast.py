@@ -6,7 +6,6 @@ import functools
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from time import monotonic_ns
 
 import httpcore
@@ -19,8 +18,6 @@ from llmload.wire.exchange import DEFAULT_HEADERS
 from llmload.wire.failure import TRANSPORT_ERRORS, wire_error
 from llmload.wire.request import request_bytes
 from llmload.wire.tls import shared_context
-
-_data = itemgetter(0)
 
 
 class FastWire:
@@ -123,7 +120,7 @@ class FastExchange:
             self._note_source()
             if not self.received_bytes:
                 self._stamps.first_byte_ns = pairs[0][1]
-            self.received_bytes += sum(map(len, map(_data, pairs)))
+            self.received_bytes += sum([len(data) for data, _ in pairs])
             yield pairs
 
     def _decoded(self) -> Iterator[list[tuple[bytes, int]]]:
@@ -165,11 +162,21 @@ def core_url(url: httpx.URL) -> httpcore.URL:
 
 
 def _headers(host: bytes, given: Mapping[str, str], body: bytes | None) -> list[tuple[bytes, bytes]]:
-    names = {name.lower() for name in given}
-    merged = {name: value for name, value in DEFAULT_HEADERS.items() if name.lower() not in names}
-    merged.update(given)
-    lines = [(b"Host", host)] if "host" not in names else []
-    lines += [(name.encode("ascii"), value.encode("ascii")) for name, value in merged.items()]
-    if body is not None and "content-length" not in names:
+    added, names, sized = _completed(host, tuple(given))
+    lines = [*added, *zip(names, [value.encode("ascii") for value in given.values()], strict=True)]
+    if body is not None and not sized:
         lines.append((b"Content-Length", b"%d" % len(body)))
     return lines
+
+
+@functools.lru_cache(maxsize=64)
+def _completed(host: bytes, given: tuple[str, ...]) -> tuple[list[tuple[bytes, bytes]], list[bytes], bool]:
+    """Return what is added to headers of these names, the names as bytes, and whether they give the body's length."""
+    names = {name.lower() for name in given}
+    added = [(b"Host", host)] if "host" not in names else []
+    added += [
+        (name.encode("ascii"), value.encode("ascii"))
+        for name, value in DEFAULT_HEADERS.items()
+        if name.lower() not in names
+    ]
+    return added, [name.encode("ascii") for name in given], "content-length" in names

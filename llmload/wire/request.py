@@ -5,12 +5,9 @@ No I/O.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import httpcore
-
-_UNSAFE = re.compile(rb"[\r\n\0]")
 
 
 def request_bytes(method: bytes, target: bytes, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
@@ -19,13 +16,10 @@ def request_bytes(method: bytes, target: bytes, headers: Iterable[tuple[bytes, b
     Raises:
         httpcore.LocalProtocolError: a line break in a header or in the target would begin another header.
     """
-    lines = [b"%s %s HTTP/1.1" % (method, target)]
-    chunked = False
-    for name, value in headers:
-        lines.append(b"%s: %s" % (name, value))
-        chunked = chunked or name.lower() == b"transfer-encoding"
-    if any(map(_UNSAFE.search, lines)):
+    lines = [b"%s: %s" % header for header in headers]
+    head = b"\r\n".join([b"%s %s HTTP/1.1" % (method, target), *lines])
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines) or b"\0" in head:
         raise httpcore.LocalProtocolError("a header of the request holds a line break")
-    if chunked:
+    if b"\r\ntransfer-encoding:" in head.lower():
         body = (b"%x\r\n%s\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
-    return b"\r\n".join([*lines, b"", body])
+    return b"%s\r\n\r\n%s" % (head, body)

@@ -26,6 +26,7 @@ class Response:
     def __init__(self, *, head_only: bool = False) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
+        self._named: dict[str, str] | None = None
         self.has_head = False
         self.complete = False
         """The body ended as HTTP says it should."""
@@ -51,11 +52,18 @@ class Response:
 
     def named_headers(self) -> dict[str, str]:
         """Return the head's fields, names in lower case; values of one name are joined (RFC 9110, 5.3)."""
-        named: dict[str, str] = {}
-        for raw_name, raw_value in self.headers:
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-            named[name] = f"{named[name]}, {value}" if name in named else value
-        return named
+        if self._named is None:
+            named: dict[str, str] = {}
+            for raw_name, raw_value in self.headers:
+                name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+                named[name] = f"{named[name]}, {value}" if name in named else value
+            self._named = named
+        return self._named
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body is. Known when the head is."""
+        return self.named_headers().get("transfer-encoding", "").lower().rstrip().endswith("chunked")
 
     def feed(self, reads: Iterable[tuple[bytes, int]]) -> None:
         """Take some reads, at least one, each its bytes and its arrival.
@@ -119,12 +127,6 @@ class Response:
             raise httpcore.ReadError("the server closed in the body")
         self.complete, self.end_ns = True, arrival_ns
 
-    @property
-    def chunked(self) -> bool:
-        """Whether the body is. Known when the head is."""
-        given = [value for name, value in self.headers if name.lower() == b"transfer-encoding"]
-        return bool(given) and given[-1].lower().rstrip().endswith(b"chunked")
-
     def forget(self) -> None:
         """Let go of the parser, which knows this object: without a cycle both are freed at once."""
         self._parser = None
@@ -135,10 +137,9 @@ class Response:
         return pairs
 
     def _ends_with_the_connection(self) -> bool:
-        names = {name.lower() for name, _ in self.headers}
-        if b"transfer-encoding" in names:
+        if "transfer-encoding" in self.named_headers():
             return not self.chunked
-        return b"content-length" not in names
+        return "content-length" not in self.named_headers()
 
     # llhttp's callbacks
 
