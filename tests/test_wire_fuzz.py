@@ -53,7 +53,7 @@ def server():
         yield server
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(script=scripts(), kill_after=st.sampled_from([None, None, None, 0.0, 0.001, 0.004]))
 def test_any_response_is_one_outcome_and_leaves_nothing(server, script, kill_after):
     """STAT-09, ERR: whatever comes, one completion, in time; the next request works and no file stays open."""
@@ -72,6 +72,7 @@ def test_any_response_is_one_outcome_and_leaves_nothing(server, script, kill_aft
     assert heard.completions[0].kind in (None, *FAILURE_KINDS)
     assert heard.completions[0].kind != "internal"
     if server.requests and server._scripts == [[head(), EVENTS, CLOSE]]:
+        gevent.sleep(0.02)  # what the server still says after the end of its answer is no answer to the next request
         assert client.complete(ASK, request_id="2", listener=heard).outcome == "ok"
     wire.close()
     gevent.sleep(0.005)

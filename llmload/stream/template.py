@@ -7,7 +7,8 @@ and end with the same bytes, and what is in between is the text. No provider kno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import compress, count, takewhile
+from operator import ne
 
 import orjson
 
@@ -63,13 +64,12 @@ class Template:
             pairs: reads, each its bytes and its arrival.
         """
         head, tail = self._head, self._tail
-        begin, end = len(head), -len(tail)
         datas, arrivals_ns = zip(*pairs[first : first + MOST], strict=True)
-        quoted = [data[begin:end] for data in datas]
-        # one look at all: what is put together again is no shorter than it was, so if all is the same, each is
-        if head + (tail + head).join(quoted) + tail != b"".join(datas):
-            fit = takewhile(lambda data: data[:begin] == head and data[end:] == tail, datas)
-            quoted = [data[begin:end] for data in fit]
+        quoted = [data.removeprefix(head).removesuffix(tail) for data in datas]
+        around = len(head) + len(tail)
+        if sum(map(len, quoted)) + len(quoted) * around != sum(map(len, datas)):  # one of them is not of this template
+            fits = map(around.__add__, map(len, quoted))
+            quoted = quoted[: next(compress(count(), map(ne, fits, map(len, datas))))]
         plain = b'","'.join(quoted)
         if plain.count(b'"') != 2 * len(quoted) - 2 or not all(quoted):
             quoted = list(takewhile(lambda text: text and b'"' not in text, quoted))

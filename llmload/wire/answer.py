@@ -28,8 +28,9 @@ from llmload.wire.tls import TlsStream
 PENDING_BYTES = 256 * 1024
 """Bytes of body that may wait for the greenlet; reading stops while there are more."""
 
-SHORT_BYTES = 6
-"""A read of fewer bytes may be the rest of the empty line that ends a chunked body. Of a longer one that line is at
+CR = 13
+LAST_BYTES = 5
+"""A read of no more bytes may be the rest of the empty line that ends a chunked body. Of a longer one that line is at
 its end, behind the last chunk's size or a trailer; two empty lines belong to an event and its chunk."""
 
 READ, WRITE = 1, 2  # gevent's names of the events of an IO watcher
@@ -173,13 +174,13 @@ class Answer:
         data = got[0]
         size = len(data)
         self._waiting_bytes += size
-        if (
-            not self._patient
-            or size < SHORT_BYTES
-            or (data[-4:] == b"\r\n\r\n" and data[-6:-4] != b"\r\n")
-            or data[-2:] == b"\n\n"
-            or self._waiting_bytes > PENDING_BYTES
-            or self._stream.finished
+        if not (
+            self._patient
+            and size > LAST_BYTES
+            and data[-2] == CR
+            and (data[-4] != CR or data[-6] == CR)
+            and self._waiting_bytes <= PENDING_BYTES
+            and not self._stream.finished
         ):
             self._parse()
             if self._eager and self.response.has_head:

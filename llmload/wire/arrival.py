@@ -65,12 +65,13 @@ class Arrivals:
             seconds, nanoseconds = _unpack(ancillary[0][2])
         except (IndexError, struct.error):
             return self._unstamped(now_ns)
-        at_ns: int = seconds * 1_000_000_000 + nanoseconds - wall_ns + now_ns
-        if not self._last_ns <= at_ns <= now_ns:
+        waited_ns: int = wall_ns - seconds * 1_000_000_000 - nanoseconds
+        at_ns = now_ns - waited_ns
+        if waited_ns < 0 or at_ns < self._last_ns:
             return self._unstamped(now_ns)
         self._last_ns = at_ns
-        if now_ns - at_ns > self.longest_ns:
-            self.longest_ns = now_ns - at_ns
+        if waited_ns > self.longest_ns:
+            self.longest_ns = waited_ns
         return at_ns
 
     def _unstamped(self, now_ns: int) -> int:
