@@ -66,17 +66,15 @@ class Template:
         head, tail = self._head, self._tail
         datas, arrivals_ns = zip(*pairs[first : first + MOST], strict=True)
         quoted = [data.removeprefix(head).removesuffix(tail) for data in datas]
-        around = len(head) + len(tail)
-        if sum(map(len, quoted)) + len(quoted) * around != sum(map(len, datas)):  # one of them is not of this template
+        around, texts_bytes = len(head) + len(tail), b"".join(quoted)
+        if len(texts_bytes) + len(quoted) * around != len(b"".join(datas)):  # one of them is not of this template
             fits = map(around.__add__, map(len, quoted))
             quoted = quoted[: next(compress(count(), map(ne, fits, map(len, datas))))]
-        plain = b'","'.join(quoted)
-        if plain.count(b'"') != 2 * len(quoted) - 2 or not all(quoted):
+        if b'"' in texts_bytes or not all(quoted):
             quoted = list(takewhile(lambda text: text and b'"' not in text, quoted))
-            plain = b'","'.join(quoted)
         try:
             # one decoding for all; a backslash at the end of a text joins it with the next one and makes one less
-            texts: list[str] = orjson.loads(b'["%s"]' % plain) if quoted else []
+            texts: list[str] = orjson.loads(b'["%s"]' % b'","'.join(quoted)) if quoted else []
         except ValueError:
             return [], []
         return (texts, arrivals_ns[: len(texts)]) if len(texts) == len(quoted) else ([], [])
