@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmload.protocols import ChatProtocol
-from llmload.stream.sse import Event, SseReader
+from llmload.stream.sse import Event, SseReader, plain_data
 from llmload.stream.template import Template
 from llmload.timeline import Timeline
 
@@ -82,8 +82,6 @@ class Transcript:
 
     def _understood(self, data: bytes) -> str | None:
         """Return the text that a read by itself is understood as, None if it is not one text and nothing else."""
-        reader = SseReader()
-        reader.feed(b"\n", 0)  # what only the first read of a stream may begin with is behind it
-        events = reader.feed(data, 0)
-        delta = self._read_event(events[0].data, events[0].name) if len(events) == 1 else None
-        return delta if isinstance(delta, str) and reader.between else None
+        plain = plain_data(data)
+        delta = self._read_event(plain[0], "message") if plain and len(plain) == 1 else None
+        return delta if isinstance(delta, str) else None

@@ -45,8 +45,12 @@ class Frames:
 
     @property
     def between(self) -> bool:
-        """Whether the next byte begins a frame, and nothing that came before says anything about it."""
-        return not self._pending and self._mark is None and not self._after_cr
+        """Whether the next byte begins a frame, or the whole stream."""
+        return not self._pending and not self._mark and not self._after_cr
+
+    def skip(self) -> None:
+        """Whole frames were read elsewhere, with no byte order mark before them."""
+        self._mark = None
 
     def feed(self, data: bytes) -> bytes:
         """Take the bytes of one read.
